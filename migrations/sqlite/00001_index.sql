@@ -1,0 +1,198 @@
+-- +goose Up
+
+-- One row: which filling of this index it is, and the number of the last
+-- transaction that changed an operation.
+CREATE TABLE meta (
+    only       INTEGER PRIMARY KEY CHECK (only = 1),
+    generation INTEGER NOT NULL, -- random; a reindex draws a new one
+    rev        INTEGER NOT NULL
+) STRICT;
+
+-- A run file. Identity is what stat and three checksums say of the covered
+-- bytes; `covered` is the offset after the last complete line in the index.
+CREATE TABLE runs (
+    run_no      INTEGER PRIMARY KEY,
+    file        BLOB NOT NULL UNIQUE,         -- name of the entry, raw bytes
+    file_key    BLOB NOT NULL,                -- its order in the listing
+    run_key     BLOB NOT NULL,                -- the run id, in sortable form
+    epoch       INTEGER NOT NULL DEFAULT 0,   -- grows when the run is indexed again from its start
+    dev         INTEGER NOT NULL DEFAULT 0,
+    ino         INTEGER NOT NULL DEFAULT 0,
+    size        INTEGER NOT NULL DEFAULT 0,
+    mtime_ns    INTEGER NOT NULL DEFAULT 0,
+    ctime_ns    INTEGER NOT NULL DEFAULT 0,
+    nlink       INTEGER NOT NULL DEFAULT 1,
+    covered     INTEGER NOT NULL DEFAULT 0,
+    crc         INTEGER NOT NULL DEFAULT 0,   -- crc32c of [0, covered)
+    head_crc    INTEGER NOT NULL DEFAULT 0,   -- of its first block
+    tail_crc    INTEGER NOT NULL DEFAULT 0,   -- of its last block
+    lines       INTEGER NOT NULL DEFAULT 0,
+    events      INTEGER NOT NULL DEFAULT 0,
+    operations  INTEGER NOT NULL DEFAULT 0,
+    answers     INTEGER NOT NULL DEFAULT 0,   -- operations that only hold an answer
+    faults      INTEGER NOT NULL DEFAULT 0,
+    entry_fault TEXT,                         -- why the entry cannot be read, if so
+    session     TEXT NOT NULL DEFAULT '',     -- attestation state at `covered` (blind sessions)
+    torn        INTEGER NOT NULL DEFAULT 0    -- bytes without a newline stand after `covered`
+) STRICT;
+CREATE INDEX runs_damaged ON runs (file_key) WHERE faults > 0;
+CREATE INDEX runs_torn ON runs (file_key) WHERE torn > 0;
+CREATE INDEX runs_listed ON runs (file_key, operations);
+CREATE INDEX runs_by_id ON runs (run_key);
+
+-- Complete lines that are no sound events. At most a bounded number a run;
+-- runs.faults counts them all.
+CREATE TABLE faults (
+    run_no INTEGER NOT NULL,
+    line   INTEGER NOT NULL,
+    offset INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    PRIMARY KEY (run_no, line)
+) STRICT, WITHOUT ROWID;
+
+-- Dictionaries. A word is a payee, host, resource, asset, network or scheme.
+CREATE TABLE words (
+    word_no INTEGER PRIMARY KEY,
+    word    TEXT NOT NULL UNIQUE
+) STRICT;
+CREATE TABLE types (
+    type_no    INTEGER PRIMARY KEY,
+    event_type BLOB NOT NULL,
+    has_role   INTEGER NOT NULL,
+    role       BLOB NOT NULL,
+    UNIQUE (event_type, has_role, role)
+) STRICT;
+-- A class is what operations of one kind share: the set of types shown (its
+-- shape, ascending varints) and the settlement word.
+CREATE TABLE classes (
+    class_no   INTEGER PRIMARY KEY,
+    shape      BLOB NOT NULL,
+    settlement INTEGER NOT NULL,
+    UNIQUE (shape, settlement)
+) STRICT;
+
+CREATE TABLE operations (
+    op_no         INTEGER PRIMARY KEY,
+    run_no        INTEGER NOT NULL,
+    op_key        BLOB NOT NULL,     -- id in sortable form; empty is the null operation
+    key_hash      INTEGER NOT NULL,  -- of op_key: an index of ids would double their cost
+    class         INTEGER NOT NULL,
+    last_key      BLOB NOT NULL,     -- time of the last event, sortable
+    rev           INTEGER NOT NULL,  -- transaction that last changed the row
+    events        INTEGER NOT NULL,
+    spans         BLOB NOT NULL,     -- per event: varint offset delta, length, type
+    crc           INTEGER NOT NULL,  -- over the checksums of its lines, in file order
+    side          INTEGER NOT NULL,
+    payee         INTEGER,
+    host          INTEGER,
+    resource      INTEGER,
+    asset         INTEGER,
+    amount        TEXT,
+    pending_until INTEGER NOT NULL DEFAULT 0,
+    blind         TEXT,
+    no_hook       INTEGER NOT NULL,  -- paid in a session that cannot witness settlements
+    names         BLOB NOT NULL      -- varints: the words it stands under in operation_names
+) STRICT;
+CREATE INDEX operations_by_key ON operations (run_no, key_hash);
+CREATE INDEX operations_newest ON operations (last_key);
+CREATE INDEX operations_by_class ON operations (class, last_key);
+CREATE INDEX operations_by_run ON operations (run_no, class, last_key);
+CREATE INDEX operations_changed ON operations (rev);
+
+-- Which names (payee addresses, hosts) an operation carries.
+CREATE TABLE operation_names (
+    name     INTEGER NOT NULL,
+    class    INTEGER NOT NULL,
+    last_key BLOB NOT NULL,
+    op_no    INTEGER NOT NULL,
+    PRIMARY KEY (name, class, last_key, op_no)
+) STRICT, WITHOUT ROWID;
+
+-- One row a possible payment (guard contract, "Spent"); where it counts with
+-- several names its row is repeated with the same n.
+CREATE TABLE payments (
+    op_no    INTEGER NOT NULL,
+    i        INTEGER NOT NULL,
+    n        INTEGER NOT NULL,
+    side     INTEGER NOT NULL,
+    payee    INTEGER,
+    host     INTEGER,
+    resource INTEGER,
+    asset    INTEGER,
+    network  INTEGER,
+    scheme   INTEGER,
+    amount   TEXT,     -- atomic units, exact; null when unreadable
+    settled  TEXT,     -- what an answer said was taken, where it differs
+    at       INTEGER,  -- unix milliseconds; null when unreadable
+    status   INTEGER NOT NULL,
+    flags    INTEGER NOT NULL,
+    PRIMARY KEY (op_no, i)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX payments_by_payee ON payments (payee, asset, at, amount, status, flags) WHERE side = 1;
+CREATE INDEX payments_by_host ON payments (host, asset, at, amount, status, flags) WHERE side = 1;
+
+-- What links need (trace contract, section 12.8). A stray is an answer in no
+-- operation; it stands in the other tables under its number made negative.
+CREATE TABLE strays (
+    stray_no INTEGER PRIMARY KEY,
+    run_no   INTEGER NOT NULL,
+    offset   INTEGER NOT NULL,
+    length   INTEGER NOT NULL,
+    crc      INTEGER NOT NULL
+) STRICT;
+CREATE INDEX strays_of_run ON strays (run_no);
+-- Answers without a payment in their own operation.
+CREATE TABLE answers (
+    op_no  INTEGER NOT NULL,
+    n      INTEGER NOT NULL,
+    run_no INTEGER NOT NULL,
+    at_key BLOB NOT NULL,  -- occurred_at in sortable form
+    PRIMARY KEY (op_no, n)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX answers_of_run ON answers (run_no, at_key);
+-- Payments without an answer in their own operation; claim_until is the last
+-- instant an answer can claim them.
+CREATE TABLE candidates (
+    run_no      INTEGER NOT NULL,
+    claim_until INTEGER NOT NULL,
+    op_no       INTEGER NOT NULL,
+    n           INTEGER NOT NULL,
+    PRIMARY KEY (run_no, claim_until, op_no, n)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX candidates_of_operation ON candidates (op_no);
+-- Transaction hashes named by answers without a payment and by payments
+-- without a settlement of their own, for links across runs.
+CREATE TABLE transactions (
+    hash  TEXT NOT NULL,
+    op_no INTEGER NOT NULL,
+    PRIMARY KEY (hash, op_no)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX transactions_of_operation ON transactions (op_no);
+CREATE TABLE links (
+    op_no  INTEGER NOT NULL,  -- whose answer
+    n      INTEGER NOT NULL,
+    other  INTEGER NOT NULL,  -- whose payment
+    m      INTEGER NOT NULL,
+    at_key BLOB NOT NULL,     -- the answer's time, sortable
+    by_tx  INTEGER NOT NULL,  -- across runs, by transaction hash
+    PRIMARY KEY (op_no, n)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX links_other ON links (other);
+
+INSERT INTO meta (only, generation, rev) VALUES (1, abs(random()), 0);
+
+-- +goose Down
+DROP TABLE links;
+DROP TABLE candidates;
+DROP TABLE strays;
+DROP TABLE transactions;
+DROP TABLE answers;
+DROP TABLE payments;
+DROP TABLE operation_names;
+DROP TABLE operations;
+DROP TABLE classes;
+DROP TABLE types;
+DROP TABLE words;
+DROP TABLE faults;
+DROP TABLE runs;
+DROP TABLE meta;

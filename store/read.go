@@ -1,0 +1,617 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// View is one snapshot of the index: everything it answers belongs to the same
+// moment, whatever is written meanwhile.
+type View struct {
+	ctx context.Context
+	*session
+}
+
+// Read runs fn over one snapshot. It gives ErrUnusable when the file is not
+// the one that was opened, or not an index.
+func (x *Index) Read(ctx context.Context, fn func(*View) error) error {
+	if x.Moved() {
+		return ErrUnusable
+	}
+	var s *session
+	select {
+	case s = <-x.readers:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { x.readers <- s }()
+	if s.conn == nil {
+		conn, err := x.read.Connx(ctx)
+		if err != nil {
+			return classify(err)
+		}
+		s.conn = conn
+	}
+	err := s.begin(ctx, "BEGIN")
+	if err == nil {
+		err = fn(&View{ctx, s})
+		// A snapshot must not outlive its question, even a cancelled one.
+		_, rerr := s.exec(context.Background(), "ROLLBACK")
+		err = errors.Join(err, rerr)
+	}
+	if err != nil && ctx.Err() == nil {
+		// Whatever it was, the next question starts on a fresh connection.
+		s.close()
+	}
+	return classify(err)
+}
+
+// Meta gives the generation of the index and the number of its last change.
+func (v *View) Meta() (generation, rev int64, err error) {
+	err = v.row(v.ctx, "SELECT generation, rev FROM meta").Scan(&generation, &rev)
+	return generation, rev, err
+}
+
+// Runs lists every run in listing order.
+func (v *View) Runs() ([]Run, error) {
+	var runs []Run
+	err := v.sel(v.ctx, &runs, "SELECT "+runColumns+" FROM runs ORDER BY file_key")
+	return runs, err
+}
+
+// Identity is the part of a run that one stat call can confirm.
+type Identity struct {
+	No, Dev, Ino, Size, MtimeNs, CtimeNs, Nlink, Covered int64
+	Bad                                                  bool // the entry could not be read
+}
+
+// Identities gives the identity of every run by file name.
+func (v *View) Identities() (map[string]Identity, error) {
+	rows, err := v.query(v.ctx, "SELECT file, run_no, dev, ino, size, mtime_ns, ctime_ns, nlink, covered, entry_fault IS NOT NULL FROM runs")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	m := map[string]Identity{}
+	var file sql.RawBytes
+	for rows.Next() {
+		var i Identity
+		if err := rows.Scan(&file, &i.No, &i.Dev, &i.Ino, &i.Size, &i.MtimeNs, &i.CtimeNs, &i.Nlink, &i.Covered, &i.Bad); err != nil {
+			return nil, err
+		}
+		m[string(file)] = i
+	}
+	return m, rows.Err()
+}
+
+// RunByFile finds a run by its file name; nil when there is none.
+func (v *View) RunByFile(file []byte) (*Run, error) {
+	var r Run
+	err := v.get(v.ctx, &r, "SELECT "+runColumns+" FROM runs WHERE file = ?", file)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// RunsByKey finds the runs of an id: one, none, or, where two file names
+// collide, several.
+func (v *View) RunsByKey(key []byte) ([]Run, error) {
+	var runs []Run
+	err := v.sel(v.ctx, &runs, "SELECT "+runColumns+" FROM runs WHERE run_key = ? ORDER BY file_key", key)
+	return runs, err
+}
+
+// Latest is the last run of the listing; withOperations passes over runs that
+// have none. It gives nil when there is no such run.
+func (v *View) Latest(withOperations bool) (*Run, error) {
+	var r Run
+	err := v.get(v.ctx, &r, "SELECT "+runColumns+" FROM runs WHERE operations >= ? ORDER BY file_key DESC LIMIT 1", boolInt(withOperations))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// Totals sums up the runs.
+type Totals struct {
+	Runs       int64 `db:"runs"`
+	Operations int64 `db:"operations"`
+	Events     int64 `db:"events"`
+	Payments   int64 `db:"payments"`
+	Faults     int64 `db:"faults"`
+	Bytes      int64 `db:"bytes"`
+}
+
+// Totals sums up every run.
+func (v *View) Totals() (Totals, error) {
+	var t Totals
+	err := v.get(v.ctx, &t, `SELECT count(*) AS runs, coalesce(sum(operations),0) AS operations, coalesce(sum(events),0) AS events,
+		(SELECT count(*) FROM payments) AS payments, coalesce(sum(faults),0) AS faults, coalesce(sum(covered),0) AS bytes FROM runs`)
+	return t, err
+}
+
+// RunCount is the number of runs.
+func (v *View) RunCount() (int, error) {
+	var n int
+	err := v.row(v.ctx, "SELECT count(*) FROM runs").Scan(&n)
+	return n, err
+}
+
+// DamagedRuns is the number of runs with a fault, of all or of the one named.
+func (v *View) DamagedRuns(run int64) (int, error) {
+	var n int
+	err := v.row(v.ctx, "SELECT count(*) FROM runs WHERE faults > 0 AND (?1 = 0 OR run_no = ?1)", run).Scan(&n)
+	return n, err
+}
+
+// Torn gives the runs that end in an incomplete line, of all or the one named.
+func (v *View) Torn(run int64) ([]Run, error) {
+	var runs []Run
+	err := v.sel(v.ctx, &runs, "SELECT "+runColumns+" FROM runs WHERE torn > 0 AND (?1 = 0 OR run_no = ?1) ORDER BY file_key LIMIT 1000", run)
+	return runs, err
+}
+
+// FirstFault is the first fault of a damaged run.
+type FirstFault struct {
+	RunKey []byte `db:"run_key"`
+	Total  int64  `db:"faults"`
+	Fault
+}
+
+// FirstFaults gives the first fault of each damaged run, in listing order, at
+// most limit of them; run narrows it to one run where it is not 0.
+func (v *View) FirstFaults(run int64, limit int) ([]FirstFault, error) {
+	var out []FirstFault
+	err := v.sel(v.ctx, &out, `SELECT r.run_key, r.faults, f.line, f.offset, f.reason FROM runs r
+		JOIN faults f ON f.run_no = r.run_no AND f.line = (SELECT min(line) FROM faults WHERE run_no = r.run_no)
+		WHERE r.faults > 0 AND (?1 = 0 OR r.run_no = ?1) ORDER BY r.file_key LIMIT ?2`, run, limit)
+	return out, err
+}
+
+// Class is what operations of one kind share.
+type Class struct {
+	No         int64
+	Shape      []int64
+	Settlement int
+}
+
+// Classes gives every class numbered above after. Classes are never changed,
+// so a caller keeps what it has within one generation.
+func (v *View) Classes(after int64) ([]Class, error) {
+	rows, err := v.query(v.ctx, "SELECT class_no, shape, settlement FROM classes WHERE class_no > ? ORDER BY class_no", after)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []Class
+	for rows.Next() {
+		var c Class
+		var shape []byte
+		if err := rows.Scan(&c.No, &shape, &c.Settlement); err != nil {
+			return nil, err
+		}
+		c.Shape = shapeFromKey(shape)
+		out = append(out, c)
+	}
+	return out, rows.Err()
+}
+
+// Types gives every type numbered above after.
+func (v *View) Types(after int64) (map[int64]Type, error) {
+	rows, err := v.query(v.ctx, "SELECT type_no, event_type, has_role, role FROM types WHERE type_no > ?", after)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := map[int64]Type{}
+	for rows.Next() {
+		var no int64
+		var eventType, role []byte
+		var t Type
+		if err := rows.Scan(&no, &eventType, &t.HasRole, &role); err != nil {
+			return nil, err
+		}
+		t.EventType, t.Role = string(eventType), string(role)
+		out[no] = t
+	}
+	return out, rows.Err()
+}
+
+// Word gives the number of a dictionary word, 0 when it has none.
+func (v *View) Word(w string) (int64, error) {
+	var n int64
+	err := v.row(v.ctx, "SELECT word_no FROM words WHERE word = ?", w).Scan(&n)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return n, err
+}
+
+// Position is a place in the order of lists: by time of the last event, then
+// run id, then operation id, newest first.
+type Position struct {
+	Last, Run, Op []byte
+}
+
+// Compare orders positions the way lists do, descending: negative when p comes
+// before q.
+func (p Position) Compare(q Position) int {
+	if c := bytes.Compare(q.Last, p.Last); c != 0 {
+		return c
+	}
+	if c := bytes.Compare(q.Run, p.Run); c != 0 {
+		return c
+	}
+	return bytes.Compare(q.Op, p.Op)
+}
+
+// Filter says which operations a list holds.
+type Filter struct {
+	Run     int64   // 0: every run
+	Names   []int64 // word numbers of payees or hosts, any of which will do; nil: all
+	Classes []int64 // the classes wanted; nil: all of them
+	After   *Position
+	MaxRev  int64 // only rows unchanged since; 0: any
+	Limit   int
+	Open    OpenFilter // applies to rows whose class is in OpenClasses
+}
+
+// OpenFilter splits open operations by the moment until which they count as
+// pending.
+type OpenFilter int
+
+// The zero value of OpenFilter keeps both kinds.
+const (
+	AnyOpen OpenFilter = iota
+	StillPending
+	NoLongerPending
+)
+
+// Found is one operation of a list, found but not yet fetched.
+type Found struct {
+	No int64
+	Position
+}
+
+// List finds operations newest first. Each wanted class (of each name) is a
+// stretch of an index of its own, so rows of other classes are never passed
+// over; `now` decides what is pending for the classes of openClasses.
+func (v *View) List(f Filter, openClasses map[int64]bool, now int64) ([]Found, error) {
+	if f.Classes == nil && f.Run == 0 && f.Names == nil {
+		return v.listOf(f, 0, 0, AnyOpen, now, nil)
+	}
+	classes := f.Classes
+	if classes == nil {
+		all, err := v.Classes(0)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range all {
+			classes = append(classes, c.No)
+		}
+	}
+	names := f.Names
+	if names == nil {
+		names = []int64{0}
+	}
+	var out []Found
+	var floor []byte // the last key a row must reach to be among the first Limit
+	for _, name := range names {
+		for _, c := range classes {
+			open := AnyOpen
+			if openClasses[c] {
+				open = f.Open
+			}
+			rows, err := v.listOf(f, name, c, open, now, floor)
+			if err != nil {
+				return nil, err
+			}
+			if len(rows) == 0 {
+				continue
+			}
+			out = append(out, rows...)
+			slices.SortFunc(out, func(a, b Found) int { return a.Compare(b.Position) })
+			// An operation stands under several names once each.
+			out = slices.CompactFunc(out, func(a, b Found) bool { return a.No == b.No })
+			if len(out) >= f.Limit {
+				out = out[:f.Limit]
+				floor = out[f.Limit-1].Last
+			}
+		}
+	}
+	return out, nil
+}
+
+func (v *View) listOf(f Filter, name, class int64, open OpenFilter, now int64, floor []byte) ([]Found, error) {
+	var q strings.Builder
+	var args []any
+	q.WriteString("SELECT o.op_no, o.last_key, r.run_key, o.op_key FROM ")
+	last := "o.last_key"
+	switch {
+	case name != 0:
+		q.WriteString("operation_names n CROSS JOIN operations o ON o.op_no = n.op_no CROSS JOIN runs r ON r.run_no = o.run_no WHERE n.name = ? AND n.class = ?")
+		args = append(args, name, class)
+		last = "n.last_key"
+		if f.Run != 0 {
+			q.WriteString(" AND o.run_no = ?")
+			args = append(args, f.Run)
+		}
+	case f.Run != 0:
+		q.WriteString("operations o INDEXED BY operations_by_run CROSS JOIN runs r ON r.run_no = o.run_no WHERE o.run_no = ? AND o.class = ?")
+		args = append(args, f.Run, class)
+	case class != 0:
+		q.WriteString("operations o INDEXED BY operations_by_class CROSS JOIN runs r ON r.run_no = o.run_no WHERE o.class = ?")
+		args = append(args, class)
+	default:
+		q.WriteString("operations o INDEXED BY operations_newest CROSS JOIN runs r ON r.run_no = o.run_no WHERE 1")
+	}
+	if f.After != nil {
+		q.WriteString(" AND " + last + " <= ? AND (" + last + ", r.run_key, o.op_key) < (?, ?, ?)")
+		args = append(args, f.After.Last, f.After.Last, f.After.Run, f.After.Op)
+	}
+	if floor != nil {
+		q.WriteString(" AND " + last + " >= ?")
+		args = append(args, floor)
+	}
+	if f.MaxRev != 0 {
+		q.WriteString(" AND o.rev <= ?")
+		args = append(args, f.MaxRev)
+	}
+	switch open {
+	case StillPending:
+		q.WriteString(" AND o.pending_until > ?")
+		args = append(args, now)
+	case NoLongerPending:
+		q.WriteString(" AND o.pending_until <= ?")
+		args = append(args, now)
+	}
+	q.WriteString(" ORDER BY " + last + " DESC, r.run_key DESC, o.op_key DESC LIMIT ?")
+	args = append(args, f.Limit)
+	return v.found(q.String(), args...)
+}
+
+func (v *View) found(query string, args ...any) ([]Found, error) {
+	rows, err := v.query(v.ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []Found
+	for rows.Next() {
+		var r Found
+		if err := rows.Scan(&r.No, &r.Last, &r.Run, &r.Op); err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, rows.Err()
+}
+
+// Change is an operation that changed, for the end of a walk.
+type Change struct {
+	No, Rev, Class, Run, PendingUntil int64
+}
+
+// Changed gives operations numbered at most maxOp that changed after (rev,
+// op), in order of change.
+func (v *View) Changed(rev, op, maxOp int64, limit int) ([]Change, error) {
+	rows, err := v.query(v.ctx, `SELECT op_no, rev, class, run_no, pending_until FROM operations INDEXED BY operations_changed
+		WHERE rev >= ? AND (rev, op_no) > (?, ?) AND op_no <= ? ORDER BY rev, op_no LIMIT ?`, rev, rev, op, maxOp, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []Change
+	for rows.Next() {
+		var c Change
+		if err := rows.Scan(&c.No, &c.Rev, &c.Class, &c.Run, &c.PendingUntil); err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	return out, rows.Err()
+}
+
+// MaxOperation is the greatest operation number given out.
+func (v *View) MaxOperation() (int64, error) {
+	var n int64
+	err := v.row(v.ctx, "SELECT coalesce(max(op_no), 0) FROM operations").Scan(&n)
+	return n, err
+}
+
+// HasName tells whether an operation carries one of the names.
+func (v *View) HasName(op int64, names []int64) (bool, error) {
+	var have []byte
+	if err := v.row(v.ctx, "SELECT names FROM operations WHERE op_no = ?", op).Scan(&have); err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(shapeFromKey(have), func(n int64) bool { return slices.Contains(names, n) }), nil
+}
+
+// Detail is an operation as lists and receipts show it.
+type Detail struct {
+	No           int64   `db:"op_no"`
+	Run          int64   `db:"run_no"`
+	Epoch        int64   `db:"epoch"`
+	File         []byte  `db:"file"`
+	RunKey       []byte  `db:"run_key"`
+	RunFaults    int64   `db:"run_faults"`
+	Key          []byte  `db:"op_key"`
+	Class        int64   `db:"class"`
+	Shape        []byte  `db:"shape"`
+	Settlement   int     `db:"settlement"`
+	Last         []byte  `db:"last_key"`
+	Events       int64   `db:"events"`
+	Spans        []byte  `db:"spans"`
+	CRC          uint32  `db:"crc"`
+	Payee        *string `db:"payee"`
+	Host         *string `db:"host"`
+	Asset        *string `db:"asset"`
+	Amount       *string `db:"amount"`
+	PendingUntil int64   `db:"pending_until"`
+	Blind        *string `db:"blind"`
+	LinkRun      []byte  `db:"link_run"` // nil: not linked
+	LinkOp       []byte  `db:"link_op"`
+}
+
+const detailColumns = `o.op_no, o.run_no, r.epoch, r.file, r.run_key, r.faults AS run_faults, o.op_key, o.class, c.shape, c.settlement, o.last_key, o.events, o.spans, o.crc,
+	(SELECT word FROM words WHERE word_no = o.payee) AS payee, (SELECT word FROM words WHERE word_no = o.host) AS host,
+	(SELECT word FROM words WHERE word_no = o.asset) AS asset, o.amount, o.pending_until, o.blind, lr.run_key AS link_run, lo.op_key AS link_op`
+
+const detailJoins = ` JOIN runs r ON r.run_no = o.run_no JOIN classes c ON c.class_no = o.class
+	LEFT JOIN operations lo ON lo.op_no = coalesce(
+		(SELECT other FROM links WHERE op_no = o.op_no ORDER BY n LIMIT 1), (SELECT op_no FROM links WHERE other = o.op_no AND op_no > 0 ORDER BY op_no LIMIT 1))
+	LEFT JOIN runs lr ON lr.run_no = lo.run_no`
+
+// Details fetches operations by number, in the order given; one that is gone
+// is left out.
+func (v *View) Details(numbers []int64) ([]Detail, error) {
+	list, err := json.Marshal(numbers)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Detail, 0, len(numbers))
+	err = v.sel(v.ctx, &out, "SELECT "+detailColumns+" FROM json_each(?) j CROSS JOIN operations o ON o.op_no = j.value"+detailJoins+" ORDER BY j.key", string(list))
+	return out, err
+}
+
+// Operation fetches one operation of a run; nil when there is none.
+func (v *View) Operation(run int64, key []byte) (*Detail, error) {
+	var d Detail
+	err := v.get(v.ctx, &d, "SELECT "+detailColumns+" FROM operations o"+detailJoins+" WHERE o.run_no = ? AND o.key_hash = ? AND o.op_key = ?", run, keyHash(key), nonNil(key))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &d, nil
+}
+
+// WithPrefix looks through a run's operations: only a person's shortened id is
+// found this way. It gives those that begin with prefix.
+func (v *View) WithPrefix(run int64, prefix []byte, limit int) ([][]byte, error) {
+	var keys [][]byte
+	err := v.sel(v.ctx, &keys, "SELECT op_key FROM operations WHERE run_no = ? AND op_key >= ? AND substr(op_key, 1, length(?)) = ? ORDER BY op_key LIMIT ?",
+		run, prefix, prefix, prefix, limit)
+	return keys, err
+}
+
+// Dump writes every row that the run files determine as a line of text, with
+// row numbers spelled out as what they stand for, so that two indexes of the
+// same files give the same lines whatever the order they were filled in. Lines
+// come by section, and within one in byte order.
+func (v *View) Dump(line func(section int, s string) error) error {
+	for section, q := range dumps {
+		if err := v.dump(q, func(rows *sql.Rows) error {
+			var s string
+			if err := rows.Scan(&s); err != nil {
+				return err
+			}
+			return line(section, s)
+		}); err != nil {
+			return err
+		}
+	}
+	types, err := v.Types(0)
+	if err != nil {
+		return err
+	}
+	// Spans and shapes hold type numbers, which only Go can spell out.
+	return v.dump(`SELECT hex(r.file) || ' ' || hex(o.op_key) AS id, o.spans, c.shape FROM operations o
+		JOIN runs r USING (run_no) JOIN classes c ON c.class_no = o.class ORDER BY id`, func(rows *sql.Rows) error {
+		var id string
+		var blob, shape []byte
+		if err := rows.Scan(&id, &blob, &shape); err != nil {
+			return err
+		}
+		b := append([]byte("spans "), id...)
+		spans, ok := Spans(blob)
+		for _, s := range spans {
+			t := types[s.Type]
+			b = fmt.Appendf(b, " %d+%d %q %q %t", s.Offset, s.Length, t.EventType, t.Role, t.HasRole)
+		}
+		shown := map[Type]bool{}
+		for _, s := range spans {
+			shown[types[s.Type]] = true
+		}
+		agrees := len(shown) == len(shapeFromKey(shape))
+		for _, t := range shapeFromKey(shape) {
+			agrees = agrees && shown[types[t]]
+		}
+		return line(len(dumps), string(fmt.Appendf(b, " sound %t shape agrees %t", ok, agrees)))
+	})
+}
+
+func (v *View) dump(query string, row func(*sql.Rows) error) error {
+	rows, err := v.query(v.ctx, query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// dumps spell numbers of the dictionaries and of rows out as what they stand
+// for. Shapes are sets of type numbers, so they are told by their names.
+var dumps = []string{
+	`SELECT 'run ' || hex(file) || ' covered ' || covered || ' crc ' || crc || ' lines ' || lines || ' events ' || events || ' operations ' || operations ||
+		' answers ' || answers || ' faults ' || faults || ' entry ' || coalesce(entry_fault, '') || ' torn ' || torn || ' session ' || session AS line FROM runs ORDER BY line`,
+	`SELECT 'fault ' || hex(r.file) || ' line ' || f.line || ' offset ' || f.offset || ' ' || f.reason AS line FROM faults f JOIN runs r USING (run_no) ORDER BY line`,
+	`SELECT 'operation ' || hex(r.file) || ' ' || hex(o.op_key) || ' last ' || hex(o.last_key) || ' events ' || o.events ||
+		' crc ' || o.crc || ' side ' || o.side || ' settlement ' || c.settlement || ' pending ' || o.pending_until || ' blind ' || coalesce(o.blind, '') || ' no hook ' || o.no_hook || ' amount ' || coalesce(o.amount, '') ||
+		' payee ' || coalesce((SELECT word FROM words WHERE word_no = o.payee), '') || ' host ' || coalesce((SELECT word FROM words WHERE word_no = o.host), '') ||
+		' resource ' || coalesce((SELECT word FROM words WHERE word_no = o.resource), '') || ' asset ' || coalesce((SELECT word FROM words WHERE word_no = o.asset), '') AS line FROM operations o JOIN runs r USING (run_no) JOIN classes c ON c.class_no = o.class ORDER BY line`,
+	`SELECT 'name ' || w.word || ' of ' || hex(r.file) || ' ' || hex(o.op_key) || ' agrees ' || (n.class = o.class AND n.last_key = o.last_key) AS line FROM operation_names n JOIN operations o USING (op_no) JOIN runs r USING (run_no) JOIN words w ON w.word_no = n.name ORDER BY line`,
+	`SELECT 'payment ' || coalesce((SELECT hex(r.file) || ' ' || hex(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = p.op_no), (SELECT hex(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -p.op_no), 'nothing') || ' n ' || p.n || ' side ' || p.side || ' status ' || p.status || ' flags ' || p.flags || ' at ' || coalesce(p.at, '') ||
+		' amount ' || coalesce(p.amount, '') || ' settled ' || coalesce(p.settled, '') ||
+		' payee ' || coalesce((SELECT word FROM words WHERE word_no = p.payee), '') ||
+		' host ' || coalesce((SELECT word FROM words WHERE word_no = p.host), '') ||
+		' resource ' || coalesce((SELECT word FROM words WHERE word_no = p.resource), '') ||
+		' asset ' || coalesce((SELECT word FROM words WHERE word_no = p.asset), '') ||
+		' network ' || coalesce((SELECT word FROM words WHERE word_no = p.network), '') ||
+		' scheme ' || coalesce((SELECT word FROM words WHERE word_no = p.scheme), '') AS line
+		FROM payments p ORDER BY line`,
+	`SELECT 'answer ' || coalesce((SELECT hex(r.file) || ' ' || hex(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = a.op_no), (SELECT hex(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -a.op_no), 'nothing') || ' n ' || a.n || ' at ' || hex(a.at_key) AS line FROM answers a ORDER BY line`,
+	`SELECT 'candidate ' || coalesce((SELECT hex(r.file) || ' ' || hex(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = c.op_no), (SELECT hex(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -c.op_no), 'nothing') || ' n ' || c.n || ' until ' || c.claim_until AS line FROM candidates c ORDER BY line`,
+	`SELECT 'hash ' || t.hash || ' of ' || coalesce((SELECT hex(r.file) || ' ' || hex(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = t.op_no), (SELECT hex(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -t.op_no), 'nothing') AS line FROM transactions t ORDER BY line`,
+	`SELECT 'link ' || coalesce((SELECT hex(r.file) || ' ' || hex(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = l.op_no), (SELECT hex(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -l.op_no), 'nothing') || ' n ' || l.n || ' at ' || hex(l.at_key) || ' by transaction ' || l.by_tx || ' to ' ||
+		coalesce((SELECT hex(r.file) || ' ' || hex(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = l.other), (SELECT hex(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -l.other), 'nothing') || ' n ' || l.m AS line FROM links l ORDER BY line`,
+}
+
+// CheckPages runs SQLite's own consistency check and gives what it found.
+func (v *View) CheckPages() ([]string, error) {
+	var out []string
+	if err := v.sel(v.ctx, &out, "PRAGMA integrity_check"); err != nil {
+		return nil, err
+	}
+	if len(out) == 1 && out[0] == "ok" {
+		return nil, nil
+	}
+	return out, nil
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

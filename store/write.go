@@ -1,0 +1,769 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// Tx is a write transaction: the only writer of the index on this machine
+// while it lasts. It is the same object from one Write to the next, so that
+// prepared statements and dictionary caches live on.
+type Tx struct {
+	*session
+
+	generation  int64
+	rev         int64
+	nextOp      int64 // 0: not asked yet in this transaction
+	words       map[string]int64
+	types       map[Type]int64
+	classes     map[string]int64
+	newOps      rowBuffer
+	newPayments rowBuffer
+	newNames    rowBuffer
+	newWords    rowBuffer
+	newWord     int64    // next word number while the cache holds every word; else 0
+	deferred    []string // statements that make the indexes again; non-nil while filling
+}
+
+// maxCached bounds each dictionary cache; a cache that is full starts again.
+const maxCached = 1 << 17
+
+// rowBuffer gathers rows of one table for a multi-row insert, which costs a
+// fraction of as many single ones.
+type rowBuffer struct {
+	cols      int
+	per       int // rows a statement
+	args      []any
+	one, many string // statements for one row and for per of them
+}
+
+// INSERT OR ROLLBACK: a plain multi-row insert opens a statement journal for
+// each statement where the table has a unique index, which is slower than no
+// batching at all. A violation means a corrupt index, so losing the
+// transaction is right.
+func newRowBuffer(table string, per int, cols ...string) rowBuffer {
+	row := "(?" + strings.Repeat(",?", len(cols)-1) + ")"
+	head := "INSERT OR ROLLBACK INTO " + table + " (" + strings.Join(cols, ",") + ") VALUES "
+	return rowBuffer{cols: len(cols), per: per, args: make([]any, 0, per*len(cols)),
+		one: head + row, many: head + row + strings.Repeat(","+row, per-1)}
+}
+
+func newTx(ctx context.Context, conn *sqlx.Conn) (*Tx, error) {
+	t := &Tx{session: &session{conn: conn}}
+	t.newOps = newRowBuffer("operations", 40, "op_no", "run_no", "op_key", "key_hash", "class", "last_key", "rev",
+		"events", "spans", "crc", "side", "payee", "host", "resource", "asset", "amount", "pending_until", "blind", "no_hook", "names")
+	t.newPayments = newRowBuffer("payments", 40, "op_no", "i", "n", "side", "payee", "host", "resource", "asset",
+		"network", "scheme", "amount", "settled", "at", "status", "flags")
+	t.newWords = newRowBuffer("words", 60, "word_no", "word")
+	t.newNames = newRowBuffer("operation_names", 60, "name", "class", "last_key", "op_no")
+	t.forget()
+	return t, nil
+}
+
+// forget drops what an earlier transaction cached: after a rollback, or when
+// another process has filled the index anew.
+func (t *Tx) forget() {
+	t.words, t.types, t.classes = map[string]int64{}, map[Type]int64{}, map[string]int64{}
+	for _, b := range []*rowBuffer{&t.newWords, &t.newOps, &t.newPayments, &t.newNames} {
+		b.args = b.args[:0]
+	}
+}
+
+// Write runs fn inside one immediate transaction. If fn or the commit fails
+// nothing of it remains. It gives ErrUnusable when the file is not the one
+// that was opened, or not an index, and ErrBusy when the lock was not had.
+func (x *Index) Write(ctx context.Context, fn func(*Tx) error) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.Moved() {
+		return fmt.Errorf("%w: %s was replaced or removed", ErrUnusable, x.path)
+	}
+	t := x.tx
+	if err := t.session.begin(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return classify(err)
+	}
+	err := t.start()
+	if err == nil {
+		err = fn(t)
+	}
+	if err == nil {
+		err = t.flush()
+	}
+	if err == nil {
+		_, err = t.exec("UPDATE meta SET rev = ?", t.rev)
+	}
+	if err == nil {
+		// From here on the context no longer matters: a commit is not undone.
+		_, err = t.exec("COMMIT")
+	}
+	if err != nil {
+		_, _ = t.exec("ROLLBACK")
+		t.forget()
+		t.generation, t.deferred = 0, nil
+		return classify(err)
+	}
+	return nil
+}
+
+func (t *Tx) start() error {
+	var generation int64
+	if err := t.row("SELECT generation, rev FROM meta", nil, &generation, &t.rev); err != nil {
+		return err
+	}
+	if generation != t.generation {
+		t.forget()
+		t.generation = generation
+	}
+	t.rev++
+	t.nextOp, t.newWord = 0, 0
+	return nil
+}
+
+// Statements of a transaction do not heed the caller's context: a context that
+// can end costs a goroutine each, and a transaction is short or rolled back.
+
+func (t *Tx) exec(query string, args ...any) (sql.Result, error) {
+	return t.session.exec(context.Background(), query, args...)
+}
+
+func (t *Tx) row(query string, args []any, dest ...any) error {
+	return t.session.row(context.Background(), query, args...).Scan(dest...)
+}
+
+func (t *Tx) add(b *rowBuffer, args ...any) error {
+	b.args = append(b.args, args...)
+	if len(b.args) < b.per*b.cols {
+		return nil
+	}
+	return t.drain(b)
+}
+
+func (t *Tx) drain(b *rowBuffer) error {
+	args := b.args
+	b.args = b.args[:0]
+	if len(args) == b.per*b.cols {
+		_, err := t.exec(b.many, args...)
+		return err
+	}
+	for ; len(args) > 0; args = args[b.cols:] {
+		if _, err := t.exec(b.one, args[:b.cols]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flush writes the rows still buffered.
+func (t *Tx) flush() error {
+	for _, b := range []*rowBuffer{&t.newWords, &t.newOps, &t.newPayments, &t.newNames} {
+		if err := t.drain(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Generation is the filling of the index this transaction writes to. Row
+// numbers learnt under another generation mean nothing.
+func (t *Tx) Generation() int64 { return t.generation }
+
+const runColumns = `run_no, file, file_key, run_key, epoch, dev, ino, size, mtime_ns, ctime_ns, nlink, covered, crc, head_crc, tail_crc,
+	lines, events, operations, answers, faults, entry_fault, session, torn`
+
+// Run finds a run by its file name; nil when there is none.
+func (t *Tx) Run(file []byte) (*Run, error) {
+	var r Run
+	err := t.get(context.Background(), &r, "SELECT "+runColumns+" FROM runs WHERE file = ?", file)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// PutRun writes r, which gets its number when it is new.
+func (t *Tx) PutRun(r *Run) error {
+	args := []any{r.FileKey, r.Key, r.Epoch, r.Dev, r.Ino, r.Size, r.MtimeNs, r.CtimeNs, r.Nlink, r.Covered, r.CRC, r.HeadCRC, r.TailCRC,
+		r.Lines, r.Events, r.Operations, r.Answers, r.Faults, r.EntryFault, r.Session, r.Torn}
+	if r.No != 0 {
+		_, err := t.exec(`UPDATE runs SET file_key=?, run_key=?, epoch=?, dev=?, ino=?, size=?, mtime_ns=?, ctime_ns=?, nlink=?, covered=?, crc=?,
+			head_crc=?, tail_crc=?, lines=?, events=?, operations=?, answers=?, faults=?, entry_fault=?, session=?, torn=? WHERE run_no=?`,
+			append(args, r.No)...)
+		return err
+	}
+	res, err := t.exec(`INSERT INTO runs (file_key, run_key, epoch, dev, ino, size, mtime_ns, ctime_ns, nlink, covered, crc, head_crc, tail_crc,
+		lines, events, operations, answers, faults, entry_fault, session, torn, file) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+		append(args, r.File)...)
+	if err == nil {
+		r.No, err = res.LastInsertId()
+	}
+	if err != nil || t.deferred != nil {
+		return err
+	}
+	// A number that rows still stand under was taken from a run that somebody
+	// else removed: such an index cannot be trusted in anything.
+	var left int
+	if err := t.row("SELECT EXISTS (SELECT 1 FROM operations WHERE run_no = ?)", []any{r.No}, &left); err != nil {
+		return err
+	}
+	if left != 0 {
+		return fmt.Errorf("%w: it holds operations of no run", ErrUnusable)
+	}
+	return nil
+}
+
+// RunByNumber finds a run by its row number; nil when there is none.
+func (t *Tx) RunByNumber(no int64) (*Run, error) {
+	var r Run
+	err := t.get(context.Background(), &r, "SELECT "+runColumns+" FROM runs WHERE run_no = ?", no)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// ClearRun removes everything known of a run but the run itself.
+func (t *Tx) ClearRun(run int64) error {
+	if err := t.flush(); err != nil {
+		return err
+	}
+	const members = "(SELECT op_no FROM operations WHERE run_no = ?1 UNION ALL SELECT -stray_no FROM strays WHERE run_no = ?1)"
+	for _, q := range []string{
+		"DELETE FROM links WHERE op_no IN " + members,
+		"DELETE FROM links WHERE other IN " + members,
+		"DELETE FROM transactions WHERE op_no IN " + members,
+		"DELETE FROM candidates WHERE run_no = ?1",
+		"DELETE FROM answers WHERE op_no IN " + members,
+		"DELETE FROM payments WHERE op_no IN " + members,
+		"DELETE FROM strays WHERE run_no = ?1",
+		"DELETE FROM faults WHERE run_no = ?1",
+	} {
+		if _, err := t.exec(q, run); err != nil {
+			return err
+		}
+	}
+	if err := t.clearNames(run); err != nil {
+		return err
+	}
+	_, err := t.exec("DELETE FROM operations WHERE run_no = ?", run)
+	return err
+}
+
+// clearNames removes the name rows of a run's operations one by one: the table
+// is keyed by name, and a scan of it would cost the size of the whole index.
+func (t *Tx) clearNames(run int64) error {
+	type row struct {
+		No    int64  `db:"op_no"`
+		Class int64  `db:"class"`
+		Last  []byte `db:"last_key"`
+		Names []byte `db:"names"`
+	}
+	var after int64
+	for {
+		var rows []row
+		if err := t.sel(context.Background(), &rows,
+			"SELECT op_no, class, last_key, names FROM operations WHERE run_no = ? AND op_no > ? ORDER BY op_no LIMIT 1000", run, after); err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			return nil
+		}
+		for _, r := range rows {
+			for _, name := range shapeFromKey(r.Names) {
+				if _, err := t.exec("DELETE FROM operation_names WHERE name = ? AND class = ? AND last_key = ? AND op_no = ?", name, r.Class, r.Last, r.No); err != nil {
+					return err
+				}
+			}
+			after = r.No
+		}
+	}
+}
+
+// DropRun removes a run.
+func (t *Tx) DropRun(run int64) error {
+	if err := t.ClearRun(run); err != nil {
+		return err
+	}
+	_, err := t.exec("DELETE FROM runs WHERE run_no = ?", run)
+	return err
+}
+
+// Clear empties the index and draws a new generation. Dictionaries go too.
+func (t *Tx) Clear() error {
+	t.forget()
+	for _, table := range []string{"links", "transactions", "candidates", "answers", "strays", "payments", "operation_names", "operations", "classes", "types", "words", "faults", "runs"} {
+		if _, err := t.exec("DELETE FROM " + table); err != nil {
+			return err
+		}
+	}
+	if err := t.row("UPDATE meta SET generation = abs(random()) RETURNING generation", nil, &t.generation); err != nil {
+		return err
+	}
+	t.nextOp = 0
+	return nil
+}
+
+// Fill empties the index and puts off its larger indexes and the names of
+// operations until Filled: sorted once at the end they cost a fraction of what
+// they cost row by row. Between the two, operations are found by number only.
+func (t *Tx) Fill() error {
+	if err := t.Clear(); err != nil {
+		return err
+	}
+	var indexes []struct {
+		Name string `db:"name"`
+		SQL  string `db:"sql"`
+	}
+	if err := t.sel(context.Background(), &indexes,
+		`SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND tbl_name IN ('operations', 'payments')
+		AND sql IS NOT NULL ORDER BY name`); err != nil {
+		return err
+	}
+	t.deferred, t.newWord = []string{}, 1
+	for _, i := range indexes {
+		t.deferred = append(t.deferred, i.SQL)
+		if _, err := t.conn.ExecContext(context.Background(), "DROP INDEX "+i.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Filled makes what Fill put off.
+func (t *Tx) Filled() error {
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if _, err := t.exec(`INSERT OR IGNORE INTO operation_names (name, class, last_key, op_no) SELECT name, class, last_key, op_no FROM (
+		SELECT payee AS name, class, last_key, op_no FROM operations WHERE payee IS NOT NULL UNION ALL
+		SELECT host, class, last_key, op_no FROM operations WHERE host IS NOT NULL) ORDER BY name, class, last_key, op_no`); err != nil {
+		return err
+	}
+	for _, sql := range t.deferred {
+		if _, err := t.conn.ExecContext(context.Background(), sql); err != nil {
+			return err
+		}
+	}
+	t.deferred = nil
+	return nil
+}
+
+// word gives the number of a dictionary word; nil for the empty one.
+func (t *Tx) word(w string) (any, error) {
+	if w == "" {
+		return nil, nil
+	}
+	if n, ok := t.words[w]; ok {
+		return n, nil
+	}
+	if t.newWord > 0 && len(t.words) < maxCached {
+		// Filling: every word there is, is in the cache.
+		n := t.newWord
+		t.newWord++
+		t.words[w] = n
+		return n, t.add(&t.newWords, n, w)
+	}
+	if err := t.drain(&t.newWords); err != nil {
+		return nil, err
+	}
+	t.newWord = 0
+	var n int64
+	err := t.row("SELECT word_no FROM words WHERE word = ?", []any{w}, &n)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = t.row("INSERT INTO words (word) VALUES (?) RETURNING word_no", []any{w}, &n)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(t.words) >= maxCached {
+		t.words = map[string]int64{}
+	}
+	t.words[w] = n
+	return n, nil
+}
+
+func (t *Tx) wordNumbers(words ...string) ([]any, error) {
+	out := make([]any, len(words))
+	for i, w := range words {
+		var err error
+		if out[i], err = t.word(w); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Type gives the number of a pair of event type and role.
+func (t *Tx) Type(p Type) (int64, error) {
+	if n, ok := t.types[p]; ok {
+		return n, nil
+	}
+	var n int64
+	args := []any{[]byte(p.EventType), p.HasRole, []byte(p.Role)}
+	err := t.row("SELECT type_no FROM types WHERE event_type = ? AND has_role = ? AND role = ?", args, &n)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = t.row("INSERT INTO types (event_type, has_role, role) VALUES (?,?,?) RETURNING type_no", args, &n)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if len(t.types) >= maxCached {
+		t.types = map[Type]int64{}
+	}
+	t.types[p] = n
+	return n, nil
+}
+
+func (t *Tx) class(shape []int64, settlement int) (int64, error) {
+	blob := shapeKey(shape)
+	key := string(blob) + string(rune(settlement))
+	if n, ok := t.classes[key]; ok {
+		return n, nil
+	}
+	var n int64
+	err := t.row("SELECT class_no FROM classes WHERE shape = ? AND settlement = ?", []any{blob, settlement}, &n)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = t.row("INSERT INTO classes (shape, settlement) VALUES (?,?) RETURNING class_no", []any{blob, settlement}, &n)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if len(t.classes) >= maxCached {
+		t.classes = map[string]int64{}
+	}
+	t.classes[key] = n
+	return n, nil
+}
+
+// Stored is what a writer needs of an operation that is in the index already.
+type Stored struct {
+	No         int64  `db:"op_no"`
+	Run        int64  `db:"run_no"`
+	Key        []byte `db:"op_key"`
+	Class      int64  `db:"class"`
+	Last       []byte `db:"last_key"`
+	Events     int64  `db:"events"`
+	Spans      []byte `db:"spans"`
+	CRC        uint32 `db:"crc"`
+	Names      []byte `db:"names"`
+	NoHook     bool   `db:"no_hook"`
+	ShapeBytes []byte `db:"shape"`
+	Payments   int64  // rows of payments it has
+	Answers    int64  // and of answers
+}
+
+// Shape is the operation's set of types so far.
+func (s *Stored) Shape() []int64 { return shapeFromKey(s.ShapeBytes) }
+
+const storedColumns = `o.op_no, o.run_no, o.op_key, o.class, o.last_key, o.events, o.spans, o.crc, o.names, o.no_hook, c.shape,
+	(SELECT count(*) FROM payments p WHERE p.op_no = o.op_no), (SELECT count(*) FROM answers a WHERE a.op_no = o.op_no)`
+
+func (t *Tx) stored(where string, args ...any) (*Stored, error) {
+	for _, b := range []*rowBuffer{&t.newOps, &t.newPayments} {
+		if err := t.drain(b); err != nil {
+			return nil, err
+		}
+	}
+	var s Stored
+	err := t.row("SELECT "+storedColumns+" FROM operations o JOIN classes c ON c.class_no = o.class WHERE "+where, args,
+		&s.No, &s.Run, &s.Key, &s.Class, &s.Last, &s.Events, &s.Spans, &s.CRC, &s.Names, &s.NoHook, &s.ShapeBytes, &s.Payments, &s.Answers)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &s, nil
+}
+
+// Operation finds an operation of a run by its key; nil when there is none.
+func (t *Tx) Operation(run int64, key []byte) (*Stored, error) {
+	return t.stored("o.run_no = ? AND o.key_hash = ? AND o.op_key = ?", run, keyHash(key), nonNil(key))
+}
+
+// OperationByNumber finds an operation by its row number.
+func (t *Tx) OperationByNumber(no int64) (*Stored, error) {
+	return t.stored("o.op_no = ?", no)
+}
+
+// Put writes an operation with its payments, names, answers and hashes. old is
+// what the index holds of it, nil for a new one, whose number is set. It
+// returns what a later Put takes as old.
+func (t *Tx) Put(op *Operation, old *Stored) (*Stored, error) {
+	class, err := t.class(op.Shape, op.Settlement)
+	if err != nil {
+		return nil, err
+	}
+	w, err := t.wordNumbers(op.Payee, op.Host, op.Resource, op.Asset)
+	if err != nil {
+		return nil, err
+	}
+	names, err := t.wordNumbers(op.Names...)
+	if err != nil {
+		return nil, err
+	}
+	nameNumbers := make([]int64, 0, len(names))
+	for _, n := range names {
+		nameNumbers = append(nameNumbers, n.(int64)) // a name is never empty
+	}
+	blob := shapeKey(nameNumbers)
+	now := &Stored{Run: op.Run, Key: nonNil(op.Key), Class: class, Last: op.Last, Events: op.Events,
+		Spans: op.Spans, CRC: op.CRC, Names: blob, NoHook: op.NoHook, ShapeBytes: shapeKey(op.Shape),
+		Payments: int64(len(op.Payments)), Answers: int64(len(op.Answers))}
+
+	if old == nil {
+		if t.nextOp == 0 {
+			if err := t.row("SELECT coalesce(max(op_no), 0) + 1 FROM operations", nil, &t.nextOp); err != nil {
+				return nil, err
+			}
+		}
+		now.No = t.nextOp
+		t.nextOp++
+		if err := t.add(&t.newOps, now.No, op.Run, now.Key, keyHash(now.Key), class, op.Last, t.rev, op.Events, op.Spans, int64(op.CRC), op.Side,
+			w[0], w[1], w[2], w[3], null(op.Amount), op.PendingUntil, null(op.Blind), op.NoHook, blob); err != nil {
+			return nil, err
+		}
+	} else {
+		now.No = old.No
+		if err := t.drain(&t.newOps); err != nil {
+			return nil, err
+		}
+		if _, err := t.exec(`UPDATE operations SET class=?, last_key=?, rev=?, events=?, spans=?, crc=?, side=?, payee=?, host=?, resource=?,
+			asset=?, amount=?, pending_until=?, blind=?, no_hook=?, names=? WHERE op_no=?`, class, op.Last, t.rev, op.Events, op.Spans, int64(op.CRC), op.Side,
+			w[0], w[1], w[2], w[3], null(op.Amount), op.PendingUntil, null(op.Blind), op.NoHook, blob, now.No); err != nil {
+			return nil, err
+		}
+		if err := t.removeNames(old); err != nil {
+			return nil, err
+		}
+		if old.Payments+old.Answers > 0 {
+			if err := t.removeDependents(now.No); err != nil {
+				return nil, err
+			}
+		}
+	}
+	op.No = now.No
+	for i, n := range nameNumbers {
+		if t.deferred != nil && (op.Names[i] == op.Payee || op.Names[i] == op.Host) {
+			continue // Filled does it
+		}
+		if err := t.add(&t.newNames, n, class, op.Last, now.No); err != nil {
+			return nil, err
+		}
+	}
+	return now, t.putDependents(op)
+}
+
+func (t *Tx) removeNames(old *Stored) error {
+	if err := t.drain(&t.newNames); err != nil {
+		return err
+	}
+	for _, n := range shapeFromKey(old.Names) {
+		if _, err := t.exec("DELETE FROM operation_names WHERE name = ? AND class = ? AND last_key = ? AND op_no = ?", n, old.Class, old.Last, old.No); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Tx) removeDependents(no int64) error {
+	if err := t.drain(&t.newPayments); err != nil {
+		return err
+	}
+	for _, q := range []string{
+		"DELETE FROM payments WHERE op_no = ?",
+		"DELETE FROM answers WHERE op_no = ?",
+		"DELETE FROM candidates WHERE op_no = ?",
+		"DELETE FROM transactions WHERE op_no = ?",
+	} {
+		if _, err := t.exec(q, no); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Tx) putDependents(op *Operation) error {
+	for i := range op.Payments {
+		p := &op.Payments[i]
+		w, err := t.wordNumbers(p.Payee, p.Host, p.Resource, p.Asset, p.Network, p.Scheme)
+		if err != nil {
+			return err
+		}
+		if err := t.add(&t.newPayments, op.No, i, p.N, p.Side, w[0], w[1], w[2], w[3], w[4], w[5],
+			null(p.Amount), null(p.Settled), instant(p.At, p.HasAt), p.Status, p.Flags); err != nil {
+			return err
+		}
+	}
+	for _, a := range op.Answers {
+		if _, err := t.exec("INSERT INTO answers (op_no, n, run_no, at_key) VALUES (?,?,?,?)", op.No, a.N, op.Run, nonNil(a.AtKey)); err != nil {
+			return err
+		}
+	}
+	for _, c := range op.Candidates {
+		if _, err := t.exec("INSERT INTO candidates (run_no, claim_until, op_no, n) VALUES (?,?,?,?)", op.Run, c.Until, op.No, c.N); err != nil {
+			return err
+		}
+	}
+	for _, h := range op.Hashes {
+		if _, err := t.exec("INSERT OR IGNORE INTO transactions (hash, op_no) VALUES (?,?)", h, op.No); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PutStray keeps where an answer in no operation lies, and under its number
+// what op says of it.
+func (t *Tx) PutStray(s *Stray, op *Operation) error {
+	if s.No == 0 {
+		res, err := t.exec("INSERT INTO strays (run_no, offset, length, crc) VALUES (?,?,?,?)", s.Run, s.Offset, s.Length, int64(s.CRC))
+		if err != nil {
+			return err
+		}
+		if s.No, err = res.LastInsertId(); err != nil {
+			return err
+		}
+	} else if err := t.removeDependents(-s.No); err != nil {
+		return err
+	}
+	op.No, op.Run = -s.No, s.Run
+	return t.putDependents(op)
+}
+
+// StrayByNumber finds a stray; nil when there is none.
+func (t *Tx) StrayByNumber(no int64) (*Stray, error) {
+	var s Stray
+	err := t.row("SELECT stray_no, run_no, offset, length, crc FROM strays WHERE stray_no = ?", []any{no}, &s.No, &s.Run, &s.Offset, &s.Length, &s.CRC)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &s, nil
+}
+
+// PutFault keeps one fault of a run.
+func (t *Tx) PutFault(run int64, f Fault) error {
+	_, err := t.exec("INSERT OR REPLACE INTO faults (run_no, line, offset, reason) VALUES (?,?,?,?)", run, f.Line, f.Offset, f.Reason)
+	return err
+}
+
+// Member is the n-th answer or payment of an operation.
+type Member struct {
+	Op int64 `db:"op_no"`
+	N  int   `db:"n"`
+}
+
+// AnswersFrom gives a run's answers without a payment, from a time on.
+func (t *Tx) AnswersFrom(run int64, atKey []byte) ([]Member, error) {
+	return t.members("SELECT op_no, n FROM answers WHERE run_no = ? AND at_key >= ? ORDER BY op_no, n", run, nonNil(atKey))
+}
+
+// CandidatesUntil gives a run's payments without an answer that an answer at
+// or after an instant can claim.
+func (t *Tx) CandidatesUntil(run int64, until int64) ([]Member, error) {
+	return t.members("SELECT op_no, n FROM candidates WHERE run_no = ? AND claim_until >= ? ORDER BY op_no, n", run, until)
+}
+
+func (t *Tx) members(query string, args ...any) ([]Member, error) {
+	var out []Member
+	err := t.sel(context.Background(), &out, query, args...)
+	return out, err
+}
+
+// OperationsNaming gives the operations (and strays) that a transaction hash
+// may link.
+func (t *Tx) OperationsNaming(hash string) ([]int64, error) {
+	var out []int64
+	err := t.sel(context.Background(), &out, "SELECT op_no FROM transactions WHERE hash = ? ORDER BY op_no", hash)
+	return out, err
+}
+
+// RunOf gives the number of the run of an operation or stray, 0 when there is
+// no such one.
+func (t *Tx) RunOf(op int64) (int64, error) {
+	query := "SELECT run_no FROM operations WHERE op_no = ?"
+	if op < 0 {
+		op, query = -op, "SELECT run_no FROM strays WHERE stray_no = ?"
+	} else if err := t.drain(&t.newOps); err != nil {
+		return 0, err
+	}
+	var run int64
+	err := t.row(query, []any{op}, &run)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return run, err
+}
+
+// LinksFrom gives the links of an operation's answers, LinksTo those to its
+// payments.
+func (t *Tx) LinksFrom(op int64) ([]Link, error) {
+	return t.links("SELECT op_no, n, other, m, at_key, by_tx FROM links WHERE op_no = ? ORDER BY n", op)
+}
+
+// LinksTo gives the links to an operation's payments.
+func (t *Tx) LinksTo(op int64) ([]Link, error) {
+	return t.links("SELECT op_no, n, other, m, at_key, by_tx FROM links WHERE other = ? ORDER BY op_no, n", op)
+}
+
+// LinksAcross gives the links between a run and others.
+func (t *Tx) LinksAcross(run int64) ([]Link, error) {
+	return t.links(`SELECT op_no, n, other, m, at_key, by_tx FROM links WHERE by_tx AND (
+		op_no IN (SELECT op_no FROM operations WHERE run_no = ?1 UNION ALL SELECT -stray_no FROM strays WHERE run_no = ?1) OR
+		other IN (SELECT op_no FROM operations WHERE run_no = ?1))`, run)
+}
+
+func (t *Tx) links(query string, args ...any) ([]Link, error) {
+	if err := t.drain(&t.newOps); err != nil {
+		return nil, err
+	}
+	var out []Link
+	err := t.sel(context.Background(), &out, query, args...)
+	return out, err
+}
+
+// PutLink writes a link in place of any other of its answer.
+func (t *Tx) PutLink(l Link) error {
+	_, err := t.exec("INSERT OR REPLACE INTO links (op_no, n, other, m, at_key, by_tx) VALUES (?,?,?,?,?,?)", l.Op, l.N, l.Other, l.M, nonNil(l.AtKey), l.ByTx)
+	return err
+}
+
+// DropLink removes the link of an answer.
+func (t *Tx) DropLink(op int64, n int) error {
+	_, err := t.exec("DELETE FROM links WHERE op_no = ? AND n = ?", op, n)
+	return err
+}
+
+func nonNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+func null(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func instant(ms int64, ok bool) any {
+	if !ok {
+		return nil
+	}
+	return ms
+}
