@@ -1,0 +1,519 @@
+package ingest
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"hash/maphash"
+	"io"
+	"io/fs"
+	"slices"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/settlewatch/settlewatch/assemble/jsjson"
+	"github.com/settlewatch/settlewatch/guard/payment"
+	"github.com/settlewatch/settlewatch/ingest/event"
+	"github.com/settlewatch/settlewatch/internal/safefile"
+	"github.com/settlewatch/settlewatch/store"
+)
+
+// keptOperations is how many operations lately written are held in memory, so
+// that the next event of one costs no read of the events before it.
+const keptOperations = 4096
+
+// applier writes batches into one index. Whoever holds the Indexer's turn owns
+// it. What it remembers between transactions is only ever a copy of what the
+// index and the files say, and is dropped when another writer was there.
+type applier struct {
+	ix         *store.Index
+	generation int64
+	kept       *simplelru.LRU[opID, *keptOp]
+	byNo       map[int64]opID // of the kept ones
+	strays     *simplelru.LRU[int64, *keptOp]
+	at         map[int64]runMark          // run -> where this process last left it
+	fresh      map[int64]map[uint64]int64 // run scanned from its start -> hash of key -> operation
+	seed       maphash.Seed
+	source     sourceReader
+	suspect    func(file string) // notes a run whose bytes have changed
+}
+
+type opID struct {
+	run int64
+	key string
+}
+
+type runMark struct{ epoch, covered int64 }
+
+// keptOp is an operation as last written, or a stray, with its facts.
+type keptOp struct {
+	run    int64
+	stored *store.Stored
+	stray  *store.Stray // instead of stored
+	state  *payment.State
+	own    *payment.Summary // of state alone, worked out when a link needs it
+	after  int64            // end of its last span
+	noHook bool
+	linked bool // it has links
+}
+
+func newApplier(x *Indexer) *applier {
+	a := &applier{seed: maphash.MakeSeed(), source: sourceReader{open: x.openEvents}, suspect: func(file string) { x.suspects.Store(file, true) }}
+	a.kept, _ = simplelru.NewLRU(keptOperations, func(_ opID, k *keptOp) { delete(a.byNo, k.stored.No) })
+	a.strays, _ = simplelru.NewLRU[int64, *keptOp](keptOperations, nil)
+	a.forget()
+	return a
+}
+
+func (a *applier) reset(ix *store.Index) {
+	a.ix = ix
+	a.forget()
+}
+
+func (a *applier) forget() {
+	a.kept.Purge()
+	a.strays.Purge()
+	a.byNo = map[int64]opID{}
+	a.at = map[int64]runMark{}
+	a.fresh = map[int64]map[uint64]int64{}
+}
+
+// batch applies one batch inside tx.
+func (a *applier) batch(tx *store.Tx, b *batch) error {
+	if g := tx.Generation(); g != a.generation {
+		a.forget()
+		a.generation = g
+	}
+	run, err := tx.Run([]byte(b.file))
+	if err != nil {
+		return err
+	}
+	if b.gone {
+		if run == nil {
+			return nil
+		}
+		return a.drop(tx, run)
+	}
+	if run == nil {
+		if b.run != 0 || b.from != 0 {
+			return errStale
+		}
+		run = &store.Run{File: []byte(b.file)}
+		run.Key, run.FileKey = fileID(b.file)
+		if err := tx.PutRun(run); err != nil {
+			return err
+		}
+	}
+	if err := a.begin(tx, b, run); err != nil {
+		return err
+	}
+	run.Dev, run.Ino, run.Nlink = int64(b.info.Dev), int64(b.info.Ino), int64(b.info.Nlink)
+	run.MtimeNs, run.CtimeNs, run.Size = b.info.MtimeNs, b.info.CtimeNs, b.info.Size
+	if !b.last {
+		run.Size = b.to // so that an interrupted scan is taken up again
+	}
+	if b.entryFault != "" {
+		run.EntryFault = &b.entryFault
+		run.Faults = 1
+		if err := tx.PutFault(run.No, store.Fault{Reason: string(event.FaultEntry) + ": " + b.entryFault}); err != nil {
+			return err
+		}
+		return a.end(tx, b, run)
+	}
+
+	for _, f := range b.faults {
+		if run.Faults >= keptFaults {
+			break
+		}
+		f.Line += run.Lines
+		if err := tx.PutFault(run.No, f); err != nil {
+			return err
+		}
+		run.Faults++
+		b.faultCount--
+	}
+	run.Faults += b.faultCount
+	b.faultCount = 0
+	run.Covered, run.CRC = b.to, int64(b.crc)
+	run.HeadCRC, run.TailCRC = int64(b.head), int64(b.tail)
+	run.Lines += b.lines
+	run.Events += b.events
+	run.Session, run.Torn = b.session, b.torn
+
+	types, err := typeNumbers(tx, b.types)
+	if err != nil {
+		return err
+	}
+	links := newLinkWork(a, tx, run.No)
+	for _, d := range b.order {
+		if err := a.operation(tx, b, run, d, types, links); err != nil {
+			return err
+		}
+	}
+	for i := range b.strays {
+		if err := a.stray(tx, run, &b.strays[i], links); err != nil {
+			return err
+		}
+	}
+	if err := links.settle(run.Answers > 0); err != nil {
+		return err
+	}
+	return a.end(tx, b, run)
+}
+
+// begin checks that the batch continues just where the index is, and clears
+// what a run indexed again held before.
+func (a *applier) begin(tx *store.Tx, b *batch, run *store.Run) error {
+	starts := b.from == 0
+	clear := starts && (b.reset || b.entryFault != "") && b.run != 0
+	switch {
+	case clear:
+		if run.Epoch != b.epoch {
+			return errStale
+		}
+		return a.clear(tx, run)
+	case b.reset || b.entryFault != "":
+		if run.Covered != b.from || (b.reset && run.Epoch != b.epoch+1) {
+			return errStale
+		}
+	case run.Covered != b.from || run.Epoch != b.epoch || run.EntryFault != nil:
+		return errStale
+	}
+	if m, ok := a.at[run.No]; !ok || m != (runMark{run.Epoch, run.Covered}) {
+		a.forgetRun(run.No)
+	}
+	return nil
+}
+
+func (a *applier) clear(tx *store.Tx, run *store.Run) error {
+	links := newLinkWork(a, tx, run.No)
+	if err := links.leave(); err != nil {
+		return err
+	}
+	if err := tx.ClearRun(run.No); err != nil {
+		return err
+	}
+	a.forgetRun(run.No)
+	*run = store.Run{No: run.No, File: run.File, FileKey: run.FileKey, Key: run.Key, Epoch: run.Epoch + 1}
+	return links.settle(false)
+}
+
+func (a *applier) drop(tx *store.Tx, run *store.Run) error {
+	links := newLinkWork(a, tx, run.No)
+	if err := links.leave(); err != nil {
+		return err
+	}
+	a.forgetRun(run.No)
+	if err := tx.DropRun(run.No); err != nil {
+		return err
+	}
+	return links.settle(false)
+}
+
+func (a *applier) end(tx *store.Tx, b *batch, run *store.Run) error {
+	a.at[run.No] = runMark{run.Epoch, run.Covered}
+	if b.last {
+		delete(a.fresh, run.No)
+	}
+	return tx.PutRun(run)
+}
+
+func (a *applier) forgetRun(run int64) {
+	delete(a.fresh, run)
+	if _, ok := a.at[run]; !ok {
+		return
+	}
+	delete(a.at, run)
+	for _, id := range a.kept.Keys() {
+		if id.run == run {
+			a.kept.Remove(id)
+		}
+	}
+	a.strays.Purge()
+}
+
+func typeNumbers(tx *store.Tx, types []store.Type) ([]int64, error) {
+	numbers := make([]int64, len(types))
+	for i, t := range types {
+		var err error
+		if numbers[i], err = tx.Type(t); err != nil {
+			return nil, err
+		}
+	}
+	return numbers, nil
+}
+
+// find gives the operation a delta belongs to, nil where it is new.
+func (a *applier) find(tx *store.Tx, b *batch, run *store.Run, key string) (*keptOp, error) {
+	id := opID{run.No, key}
+	if k, ok := a.kept.Get(id); ok {
+		return k, nil
+	}
+	var s *store.Stored
+	var err error
+	known := a.fresh[run.No]
+	if b.fresh && known != nil {
+		// Every operation of this run was written by this scan.
+		no, ok := known[maphash.String(a.seed, key)]
+		if !ok {
+			return nil, nil
+		}
+		if s, err = tx.OperationByNumber(no); err != nil {
+			return nil, err
+		}
+		if s != nil && string(s.Key) != key {
+			s = nil // two keys of one hash
+		}
+	} else if b.fresh && b.from == 0 {
+		return nil, nil
+	}
+	if s == nil {
+		if s, err = tx.Operation(run.No, []byte(key)); s == nil || err != nil {
+			return nil, err
+		}
+	}
+	return a.load(tx, run, s)
+}
+
+// load reads the lines of an operation again to have its facts.
+func (a *applier) load(tx *store.Tx, run *store.Run, s *store.Stored) (*keptOp, error) {
+	spans, ok := store.Spans(s.Spans)
+	if !ok || len(spans) == 0 {
+		return nil, store.ErrUnusable
+	}
+	lines, err := a.read(run, spans, s.CRC)
+	if err != nil {
+		return nil, err
+	}
+	k := &keptOp{run: run.No, stored: s, noHook: s.NoHook, state: &payment.State{}, after: spans[len(spans)-1].Offset + spans[len(spans)-1].Length}
+	var doc jsjson.Doc
+	var intern payment.Interner
+	for _, line := range lines {
+		e, fault := event.Decode(&doc, line)
+		if fault != "" {
+			return nil, store.ErrUnusable // the checksum says these are the lines
+		}
+		if fact, ok := payment.Project(e, &intern); ok {
+			k.state.Add(fact)
+		}
+	}
+	from, err := tx.LinksFrom(s.No)
+	if err != nil {
+		return nil, err
+	}
+	to, err := tx.LinksTo(s.No)
+	if err != nil {
+		return nil, err
+	}
+	k.linked = len(from) > 0 || len(to) > 0
+	a.keep(k)
+	return k, nil
+}
+
+func (a *applier) keep(k *keptOp) {
+	id := opID{k.run, string(k.stored.Key)}
+	a.kept.Add(id, k)
+	a.byNo[k.stored.No] = id
+}
+
+// read reads lines of a run again. Where they are no longer what was indexed
+// the run is noted: it is indexed again from its start in the next pass, and
+// this one does not count.
+func (a *applier) read(run *store.Run, spans []store.Span, crc uint32) ([][]byte, error) {
+	lines, err := a.source.lines(string(run.File), spans, crc)
+	if errors.Is(err, errChanged) {
+		a.suspect(string(run.File))
+	}
+	return lines, err
+}
+
+// operation folds one delta into the index.
+func (a *applier) operation(tx *store.Tx, b *batch, run *store.Run, d *delta, types []int64, links *linkWork) error {
+	k, err := a.find(tx, b, run, d.key)
+	if err != nil {
+		return err
+	}
+	op := &store.Operation{Run: run.No, Key: []byte(d.key), Events: int64(len(d.spans))}
+	last := event.AppendTimeKey(nil, d.last)
+	isNew := k == nil
+	var old *store.Stored
+	if isNew {
+		k = &keptOp{run: run.No, state: &payment.State{}}
+		op.Last = last
+	} else {
+		old = k.stored
+		op.Last, op.Events = old.Last, op.Events+old.Events
+		if timeTextLess(op.Last, last) {
+			op.Last = last
+		}
+		op.Spans, op.CRC = slices.Clip(old.Spans), old.CRC
+		op.Shape, op.NoHook = old.Shape(), old.NoHook
+		if run.Answers > 0 {
+			links.changed(k.summary())
+		}
+	}
+	op.NoHook = op.NoHook || d.noHook
+	k.noHook, k.own = op.NoHook, nil
+	k.state.Merge(&d.facts)
+	for _, s := range d.spans {
+		typ := types[s.typ]
+		op.Spans = store.AppendSpan(op.Spans, store.Span{Offset: s.offset, Length: int64(s.length), Type: typ}, k.after)
+		k.after = s.offset + int64(s.length)
+		op.CRC = lineSum(op.CRC, s.crc)
+		if i, found := slices.BinarySearch(op.Shape, typ); !found {
+			op.Shape = slices.Insert(op.Shape, i, typ)
+		}
+	}
+	if err := a.put(tx, run, op, k, old, links); err != nil {
+		return err
+	}
+	if isNew {
+		run.Operations++
+		if b.fresh && !b.last {
+			if a.fresh[run.No] == nil {
+				a.fresh[run.No] = map[uint64]int64{}
+			}
+			a.fresh[run.No][maphash.String(a.seed, d.key)] = op.No
+		}
+	}
+	return nil
+}
+
+// put completes an operation from its facts, writes it and keeps it.
+func (a *applier) put(tx *store.Tx, run *store.Run, op *store.Operation, k *keptOp, old *store.Stored, links *linkWork) error {
+	outside := payment.Outside{NoResponseHook: op.NoHook}
+	if k.linked {
+		if err := a.unlinkMade(tx, old.No, k, links); err != nil {
+			return err
+		}
+		var err error
+		if outside, err = a.outside(tx, old.No, k); err != nil {
+			return err
+		}
+	}
+	s := k.state.Summary(outside)
+	own := &s
+	if k.linked {
+		own = k.summary()
+	}
+	complete(op, &s, own)
+	var err error
+	if k.stored, err = tx.Put(op, old); err != nil {
+		return err
+	}
+	a.keep(k)
+	if old != nil {
+		run.Answers -= old.Answers
+	}
+	run.Answers += int64(len(op.Answers))
+	links.changed(&s)
+	for _, h := range op.Hashes {
+		links.hashes[h] = true
+	}
+	return nil
+}
+
+// unlinkMade takes the links of an operation's answers back once it has a
+// payment of its own: they are no longer without one.
+func (a *applier) unlinkMade(tx *store.Tx, no int64, k *keptOp, links *linkWork) error {
+	from, err := tx.LinksFrom(no)
+	if err != nil {
+		return err
+	}
+	for _, l := range from {
+		if k.answer(l.N) != nil {
+			continue
+		}
+		if err := tx.DropLink(l.Op, l.N); err != nil {
+			return err
+		}
+		links.refresh[l.Other] = true
+	}
+	return nil
+}
+
+// stray keeps an answer that belongs to no operation.
+func (a *applier) stray(tx *store.Tx, run *store.Run, st *stray, links *linkWork) error {
+	k := &keptOp{run: run.No, state: &payment.State{}, stray: &store.Stray{Run: run.No, Offset: st.offset, Length: int64(st.length), CRC: st.crc}}
+	k.state.Add(st.fact)
+	s := k.summary()
+	if len(s.Answers) == 0 {
+		return nil
+	}
+	op := &store.Operation{}
+	complete(op, s, s)
+	if err := tx.PutStray(k.stray, op); err != nil {
+		return err
+	}
+	run.Answers += int64(len(op.Answers))
+	a.strays.Add(k.stray.No, k)
+	links.changed(s)
+	for _, h := range op.Hashes {
+		links.hashes[h] = true
+	}
+	return nil
+}
+
+// timeTextLess compares two time keys as the texts they stand for: the last
+// event is by contract order, which compares text, not instants.
+func timeTextLess(p, q []byte) bool {
+	return jsjson.Compare(event.TimeFromKey(nil, p), event.TimeFromKey(nil, q)) < 0
+}
+
+// sourceReader reads the lines behind spans and checks that they are what was
+// indexed.
+type sourceReader struct {
+	open func() (*safefile.Dir, error)
+}
+
+// lines reads spans of one run file. It gives errChanged where the bytes are
+// not those that were indexed.
+func (s sourceReader) lines(file string, spans []store.Span, crc uint32) ([][]byte, error) {
+	dir, err := s.open()
+	if err != nil {
+		return nil, gone(err)
+	}
+	defer func() { _ = dir.Close() }()
+	f, _, err := dir.Open(file)
+	if err != nil {
+		return nil, gone(err)
+	}
+	defer func() { _ = f.Close() }()
+	var size int64
+	for _, sp := range spans {
+		size += sp.Length
+	}
+	buf := make([]byte, size)
+	lines := make([][]byte, len(spans))
+	var sum uint32
+	for i, sp := range spans {
+		line := buf[:sp.Length:sp.Length]
+		buf = buf[sp.Length:]
+		if n, err := f.ReadAt(line, sp.Offset); n < len(line) {
+			return nil, gone(err)
+		}
+		sum = lineSum(sum, crc32.Checksum(line, castagnoli))
+		lines[i] = line
+	}
+	if sum != crc {
+		return nil, errChanged
+	}
+	return lines, nil
+}
+
+// lineSum continues an operation's checksum, which is over the checksums of its
+// lines in file order, so that it can be continued without reading them again.
+func lineSum(sum, line uint32) uint32 {
+	var b [4]byte
+	binary.LittleEndian.PutUint32(b[:], line)
+	return crc32.Update(sum, castagnoli, b[:])
+}
+
+// gone maps the ways a run file can be missing or short to errChanged.
+func gone(err error) error {
+	var not *safefile.NotRegular
+	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.As(err, &not) || errors.Is(err, io.EOF) {
+		return errChanged
+	}
+	return err
+}

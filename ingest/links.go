@@ -1,0 +1,450 @@
+package ingest
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/settlewatch/settlewatch/assemble/jsjson"
+	"github.com/settlewatch/settlewatch/guard/payment"
+	"github.com/settlewatch/settlewatch/ingest/event"
+	"github.com/settlewatch/settlewatch/store"
+)
+
+// linkWork brings links up to date after operations of one run have changed
+// (trace contract, section 12.8). Within a run a link depends only on what lies
+// before its answer, so what is done again is everything from the earliest
+// change on.
+type linkWork struct {
+	a       *applier
+	tx      *store.Tx
+	run     int64
+	from    []byte          // time key of the earliest change
+	dirty   bool            // there was one
+	key     []byte          // scratch
+	hashes  map[string]bool // transaction hashes whose operations changed
+	refresh map[int64]bool  // operations whose links changed
+}
+
+func newLinkWork(a *applier, tx *store.Tx, run int64) *linkWork {
+	return &linkWork{a: a, tx: tx, run: run, hashes: map[string]bool{}, refresh: map[int64]bool{}}
+}
+
+// changed notes what an operation (or stray) said before a change, and what it
+// says after it.
+func (w *linkWork) changed(s *payment.Summary) {
+	for i := range s.Payments {
+		if _, ok := s.Payments[i].Candidate(); ok {
+			w.mark(s.Payments[i].Key)
+		}
+	}
+	for i := range s.Answers {
+		w.mark(s.Answers[i].Key)
+	}
+}
+
+func (w *linkWork) mark(k event.Key) {
+	w.key = jsjson.SortKey(w.key[:0], k.At)
+	if !w.dirty || bytes.Compare(w.key, w.from) < 0 {
+		w.dirty, w.from = true, bytes.Clone(w.key)
+	}
+}
+
+// leave notes the operations of other runs that the run, about to be cleared,
+// is linked with.
+func (w *linkWork) leave() error {
+	links, err := w.tx.LinksAcross(w.run)
+	if err != nil {
+		return err
+	}
+	for _, l := range links {
+		for _, op := range []int64{l.Op, l.Other} {
+			run, err := w.tx.RunOf(op)
+			if err != nil {
+				return err
+			}
+			if run == w.run || run == 0 {
+				continue
+			}
+			k, err := w.a.need(w.tx, op)
+			if errors.Is(err, errChanged) {
+				continue // its own run is indexed again, and links are made then
+			}
+			if err != nil {
+				return err
+			}
+			w.refresh[op] = true
+			for _, h := range k.summary().Transactions {
+				w.hashes[h] = true
+			}
+		}
+	}
+	return nil
+}
+
+// settle computes the links of everything noted and writes the operations that
+// gained or lost one.
+func (w *linkWork) settle(answers bool) error {
+	if answers && w.dirty {
+		if err := w.within(); err != nil {
+			return err
+		}
+	}
+	for h := range w.hashes {
+		if err := w.hash(h); err != nil {
+			return err
+		}
+	}
+	for op := range w.refresh {
+		if err := w.a.rewrite(w.tx, op); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// within links the answers of the run from the earliest change on. Links of
+// earlier answers are kept.
+func (w *linkWork) within() error {
+	rows, err := w.tx.AnswersFrom(w.run, w.from)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	answers := make([]payment.LinkAnswer, 0, len(rows))
+	earliest := int64(math.MaxInt64)
+	var held []store.Member // payments that kept links of the same operations hold
+	for i, m := range rows {
+		k, err := w.a.need(w.tx, m.Op)
+		if err != nil {
+			return err
+		}
+		a := k.answer(m.N)
+		if a == nil {
+			return store.ErrUnusable
+		}
+		answers = append(answers, a.Candidate(k.name()))
+		if a.AtOK {
+			earliest = min(earliest, a.AtMS)
+		}
+		if i > 0 && rows[i-1].Op == m.Op {
+			continue
+		}
+		links, err := w.tx.LinksFrom(m.Op)
+		if err != nil {
+			return err
+		}
+		for _, l := range links {
+			if w.kept(l) {
+				held = append(held, store.Member{Op: l.Other, N: l.M})
+			}
+		}
+	}
+	places, err := w.tx.CandidatesUntil(w.run, earliest)
+	if err != nil {
+		return err
+	}
+	for _, m := range held {
+		if !slices.Contains(places, m) {
+			places = append(places, m)
+		}
+	}
+	payments := make([]payment.LinkPayment, 0, len(places))
+	for _, m := range places {
+		c, err := w.candidate(m)
+		if err != nil {
+			return err
+		}
+		payments = append(payments, c)
+	}
+	found := map[store.Member]store.Member{}
+	for _, p := range payment.Link(payments, answers) {
+		found[rows[p.Answer]] = places[p.Payment]
+	}
+	for i, m := range rows {
+		to, ok := found[m]
+		if err := w.set(m, to, ok, false, answers[i].Key.At); err != nil {
+			return err
+		}
+		if answers[i].Transaction != "" {
+			w.hashes[answers[i].Transaction] = true
+		}
+	}
+	return nil
+}
+
+// kept tells whether a link lies before the earliest change.
+func (w *linkWork) kept(l store.Link) bool { return !l.ByTx && bytes.Compare(l.AtKey, w.from) < 0 }
+
+// candidate is a payment as Link looks at it, with the claim a kept link has
+// on it.
+func (w *linkWork) candidate(m store.Member) (payment.LinkPayment, error) {
+	k, err := w.a.need(w.tx, m.Op)
+	if err != nil {
+		return payment.LinkPayment{}, err
+	}
+	c, ok := k.payment(m.N)
+	if !ok {
+		return c, store.ErrUnusable
+	}
+	links, err := w.tx.LinksTo(m.Op)
+	if err != nil {
+		return c, err
+	}
+	for _, l := range links {
+		if l.M == m.N && w.kept(l) {
+			by, err := w.a.need(w.tx, l.Op)
+			if err != nil {
+				return c, err
+			}
+			c.Claimed, c.ClaimedBy = true, by.name()
+		}
+	}
+	return c, nil
+}
+
+// hash links answers across runs by one transaction hash.
+func (w *linkWork) hash(h string) error {
+	ops, err := w.tx.OperationsNaming(h)
+	if err != nil {
+		return err
+	}
+	var answers []payment.LinkAnswer
+	var payments []payment.LinkPayment
+	var rows, places []store.Member
+	for _, op := range ops {
+		k, err := w.a.need(w.tx, op)
+		if errors.Is(err, errChanged) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		run := strconv.FormatInt(k.run, 10)
+		s := k.summary()
+		linked, err := w.tx.LinksFrom(op)
+		if err != nil {
+			return err
+		}
+		for i := range s.Answers {
+			if s.Answers[i].Transaction != h || slices.ContainsFunc(linked, func(l store.Link) bool { return l.N == i && !l.ByTx }) {
+				continue
+			}
+			c := s.Answers[i].Candidate(k.name())
+			c.Run = run
+			answers, rows = append(answers, c), append(rows, store.Member{Op: op, N: i})
+		}
+		for i := range s.Payments {
+			if c, ok := s.Payments[i].Candidate(); ok {
+				c.Run, c.Transactions = run, s.Transactions
+				payments, places = append(payments, c), append(places, store.Member{Op: op, N: i})
+			}
+		}
+	}
+	if len(answers) == 0 {
+		return nil
+	}
+	found := map[store.Member]store.Member{}
+	for _, p := range payment.LinkByTransaction(payments, answers) {
+		found[rows[p.Answer]] = places[p.Payment]
+	}
+	for i, m := range rows {
+		to, ok := found[m]
+		if err := w.set(m, to, ok, true, answers[i].Key.At); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// set makes an answer's link what it was found to be. Links within a run come
+// before those by transaction, which are decided after them.
+func (w *linkWork) set(from, to store.Member, linked, byTx bool, at []byte) error {
+	have, err := w.tx.LinksFrom(from.Op)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(have, func(l store.Link) bool { return l.N == from.N })
+	want := store.Link{Op: from.Op, N: from.N, Other: to.Op, M: to.N, AtKey: jsjson.SortKey([]byte{}, at), ByTx: byTx}
+	switch {
+	case linked && i >= 0 && have[i].Other == want.Other && have[i].M == want.M && have[i].ByTx == byTx:
+		return nil
+	case linked:
+		err = w.tx.PutLink(want)
+		w.refresh[to.Op] = true
+	case i >= 0 && have[i].ByTx == byTx:
+		err = w.tx.DropLink(from.Op, from.N)
+	default:
+		return nil
+	}
+	w.refresh[from.Op] = true
+	if i >= 0 {
+		w.refresh[have[i].Other] = true
+	}
+	return err
+}
+
+// answer is the n-th answer of an operation without a payment.
+func (k *keptOp) answer(n int) *payment.Answer {
+	s := k.summary()
+	if n < 0 || n >= len(s.Answers) {
+		return nil
+	}
+	return &s.Answers[n]
+}
+
+func (k *keptOp) payment(n int) (payment.LinkPayment, bool) {
+	s := k.summary()
+	if n < 0 || n >= len(s.Payments) {
+		return payment.LinkPayment{}, false
+	}
+	return s.Payments[n].Candidate()
+}
+
+// summary is what the operation's own events say, links left aside.
+func (k *keptOp) summary() *payment.Summary {
+	if k.own == nil {
+		s := k.state.Summary(payment.Outside{NoResponseHook: k.noHook})
+		k.own = &s
+	}
+	return k.own
+}
+
+// name tells operations of a run apart; strays, which belong to none, have
+// none.
+func (k *keptOp) name() string {
+	if k.stray != nil {
+		return ""
+	}
+	return "op" + string(k.stored.Key)
+}
+
+// member gives an operation or stray by its number, nil when there is none.
+func (a *applier) member(tx *store.Tx, no int64) (*keptOp, error) {
+	if no < 0 {
+		return a.strayByNumber(tx, -no)
+	}
+	if id, ok := a.byNo[no]; ok {
+		if k, ok := a.kept.Get(id); ok {
+			return k, nil
+		}
+	}
+	s, err := tx.OperationByNumber(no)
+	if s == nil || err != nil {
+		return nil, err
+	}
+	if k, ok := a.kept.Get(opID{s.Run, string(s.Key)}); ok && k.stored.No == no {
+		return k, nil
+	}
+	run, err := tx.RunByNumber(s.Run)
+	if err != nil {
+		return nil, err
+	}
+	if run == nil {
+		return nil, store.ErrUnusable
+	}
+	return a.load(tx, run, s)
+}
+
+// need is member for an operation that a row of the index names.
+func (a *applier) need(tx *store.Tx, no int64) (*keptOp, error) {
+	k, err := a.member(tx, no)
+	if err == nil && k == nil {
+		err = store.ErrUnusable
+	}
+	return k, err
+}
+
+func (a *applier) strayByNumber(tx *store.Tx, no int64) (*keptOp, error) {
+	if k, ok := a.strays.Get(no); ok {
+		return k, nil
+	}
+	s, err := tx.StrayByNumber(no)
+	if s == nil || err != nil {
+		return nil, err
+	}
+	run, err := tx.RunByNumber(s.Run)
+	if err != nil {
+		return nil, err
+	}
+	if run == nil {
+		return nil, store.ErrUnusable
+	}
+	lines, err := a.read(run, []store.Span{{Offset: s.Offset, Length: s.Length}}, lineSum(0, s.CRC))
+	if err != nil {
+		return nil, err
+	}
+	var doc jsjson.Doc
+	e, fault := event.Decode(&doc, lines[0])
+	if fault != "" {
+		return nil, store.ErrUnusable
+	}
+	k := &keptOp{stray: s, run: s.Run, state: &payment.State{}}
+	if fact, ok := payment.Project(e, nil); ok {
+		k.state.Add(fact)
+	}
+	a.strays.Add(no, k)
+	return k, nil
+}
+
+// outside is what links say of an operation.
+func (a *applier) outside(tx *store.Tx, no int64, k *keptOp) (payment.Outside, error) {
+	o := payment.Outside{NoResponseHook: k.noHook}
+	from, err := tx.LinksFrom(no)
+	if err != nil {
+		return o, err
+	}
+	for _, l := range from {
+		if own := k.answer(l.N); own != nil {
+			o.LinkedAway = append(o.LinkedAway, own.Key)
+		}
+	}
+	to, err := tx.LinksTo(no)
+	if err != nil {
+		return o, err
+	}
+	for _, l := range to {
+		by, err := a.need(tx, l.Op)
+		if errors.Is(err, errChanged) {
+			continue
+		}
+		if err != nil {
+			return o, err
+		}
+		answer := by.answer(l.N)
+		if answer == nil {
+			return o, errors.Join(store.ErrUnusable, errors.New("a link names no answer"))
+		}
+		o.Linked = append(o.Linked, *answer)
+	}
+	k.linked = len(from) > 0 || len(to) > 0
+	return o, nil
+}
+
+// rewrite writes an operation or stray again whose links have changed.
+func (a *applier) rewrite(tx *store.Tx, no int64) error {
+	k, err := a.member(tx, no)
+	if errors.Is(err, errChanged) {
+		return nil // its run is indexed again
+	}
+	if k == nil || err != nil {
+		return err // gone with its run
+	}
+	o, err := a.outside(tx, no, k)
+	if err != nil {
+		return err
+	}
+	s := k.state.Summary(o)
+	if k.stray != nil {
+		op := &store.Operation{}
+		complete(op, &s, k.summary())
+		return tx.PutStray(k.stray, op)
+	}
+	old := k.stored
+	op := &store.Operation{Run: old.Run, Key: old.Key, Shape: old.Shape(), Last: old.Last, Events: old.Events,
+		Spans: old.Spans, CRC: old.CRC, NoHook: old.NoHook}
+	complete(op, &s, k.summary())
+	k.stored, err = tx.Put(op, old)
+	return err
+}

@@ -1,0 +1,268 @@
+package ingest
+
+import (
+	"errors"
+	"hash/crc32"
+	"io"
+	"os"
+	"sort"
+	"strings"
+
+	"github.com/settlewatch/settlewatch/assemble/jsjson"
+	"github.com/settlewatch/settlewatch/guard/payment"
+	"github.com/settlewatch/settlewatch/ingest/event"
+	"github.com/settlewatch/settlewatch/internal/safefile"
+	"github.com/settlewatch/settlewatch/store"
+)
+
+const (
+	// A batch ends after this much of a file, so that memory does not grow
+	// with the file: whichever comes first.
+	batchBytes      = 4 << 20
+	batchOperations = 4096
+
+	// keptFaults bounds the fault rows of one run; all of them are counted.
+	keptFaults = 1000
+
+	// blockSize is what the head and tail checksums of a run cover.
+	blockSize = 4096
+)
+
+// span is where one event's line lies, before its type has a number.
+type span struct {
+	offset int64
+	length int32
+	typ    int32 // index into the parser's types
+	crc    uint32
+}
+
+// delta is what a batch adds to one operation.
+type delta struct {
+	key    string // sortable id; empty is the null operation
+	last   []byte // greatest occurred_at text
+	spans  []span
+	facts  payment.State
+	noHook bool // a payment was made in a session that is blind
+}
+
+// stray is an answer in no operation (trace contract, section 12.8).
+type stray struct {
+	span
+	fact payment.Fact
+}
+
+// batch is a stretch of one run file, parsed and folded, ready to be applied
+// in a transaction. It applies only where the index covers the run up to
+// exactly `from`.
+type batch struct {
+	file  string
+	info  safefile.Info
+	run   int64 // run number the scan started from; 0 for a new run
+	epoch int64 // epoch the scan started from
+	reset bool  // the first batch of a scan from the start of a run known before
+	fresh bool  // this scan began at offset 0: operations not met in it do not exist
+	last  bool
+
+	from, to   int64
+	crc        uint32 // of [0, to)
+	head, tail uint32
+	lines      int64 // complete lines in the stretch
+	events     int64
+	faults     []store.Fault // line numbers count from the start of the stretch
+	faultCount int64
+	torn       int64  // what stands after the last newline
+	session    string // attestation state at the end
+	types      []store.Type
+	ops        map[string]*delta
+	order      []*delta
+	strays     []stray
+	entryFault string // the entry cannot be read: nothing else is set
+	unverified bool   // the covered bytes were not all compared
+	gone       bool   // the entry is no longer there: nothing else is set
+}
+
+// parser turns the lines of run files into batches. One goroutine owns it.
+type parser struct {
+	doc     jsjson.Doc
+	intern  payment.Interner
+	types   []store.Type
+	typeNos map[string]int32
+	scratch []byte
+	buf     []byte
+}
+
+func newParser() *parser {
+	return &parser{typeNos: map[string]int32{}}
+}
+
+// scan reads a run from (from, crc, session) up to limit and gives its batches
+// to emit, the last of which has last set.
+func (p *parser) scan(f *os.File, first batch, crc uint32, session string, limit int64, emit func(*batch) error) error {
+	r := newLineReader(f, first.from, limit, crc, p.buf)
+	defer func() { p.buf = r.buf }()
+	next := first
+	attested := parseSession(session)
+	for {
+		b := next
+		b.ops = make(map[string]*delta)
+		var err error
+		for err == nil && r.covered-b.from < batchBytes && len(b.order) < batchOperations {
+			var line []byte
+			var offset int64
+			var tooLong bool
+			if line, offset, tooLong, err = r.line(); err == nil {
+				b.lines++
+				p.take(&b, line, offset, tooLong, attested)
+			}
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		b.last = err != nil
+		b.to, b.crc = r.covered, r.crc
+		if b.last && r.covered < limit {
+			b.torn = p.tail(r)
+		}
+		b.session = attested.String()
+		b.types = p.types
+		if b.head, b.tail, err = blockChecksums(f, b.to); err != nil {
+			return err
+		}
+		if err := emit(&b); err != nil || b.last {
+			return err
+		}
+		next = first
+		next.from, next.reset = b.to, false
+	}
+}
+
+// What stands after the last newline of a run.
+const (
+	tornPart  = 1 // part of a line
+	tornWhole = 2 // a whole object that lacks nothing but its newline
+)
+
+func (p *parser) tail(r *lineReader) int64 {
+	if p.doc.Parse(r.buf[r.start:r.end]) == nil && p.doc.Root().Kind() == jsjson.Object {
+		return tornWhole
+	}
+	return tornPart
+}
+
+// take folds one complete line into the batch.
+func (p *parser) take(b *batch, line []byte, offset int64, tooLong bool, attested session) {
+	fault := event.FaultTooLong
+	var e event.Event
+	if !tooLong {
+		if jsjson.Blank(line) {
+			return
+		}
+		e, fault = event.Decode(&p.doc, line)
+	}
+	if fault != "" {
+		b.faultCount++
+		if len(b.faults) < keptFaults {
+			b.faults = append(b.faults, store.Fault{Line: b.lines, Offset: offset, Reason: string(fault)})
+		}
+		return
+	}
+	b.events++
+	if e.Op == event.NoOperation {
+		if kind, blind, ok := payment.Attestation(e); ok {
+			attested.set(kind, blind)
+		} else if fact, ok := payment.Project(e, &p.intern); ok && fact.Side() == payment.Client {
+			b.strays = append(b.strays, stray{span{offset: offset, length: int32(len(line)), crc: crc32.Checksum(line, castagnoli)}, fact})
+		}
+		return
+	}
+	p.scratch = p.scratch[:0]
+	if e.Op == event.TextOperation {
+		p.scratch = jsjson.SortKey(p.scratch, e.OpID)
+	}
+	d := b.ops[string(p.scratch)]
+	if d == nil {
+		d = &delta{key: string(p.scratch), spans: make([]span, 0, 10)}
+		d.last = append(make([]byte, 0, 24), e.At...)
+		b.ops[d.key] = d
+		b.order = append(b.order, d)
+	} else if jsjson.Compare(e.At, d.last) > 0 {
+		d.last = append(d.last[:0], e.At...)
+	}
+	d.spans = append(d.spans, span{offset: offset, length: int32(len(line)), typ: p.typeOf(e), crc: crc32.Checksum(line, castagnoli)})
+	if fact, ok := payment.Project(e, &p.intern); ok {
+		if k := fact.Kind(); (k == payment.Submitted || k == payment.Requested) && attested.blind() {
+			d.noHook = true
+		}
+		d.facts.Add(fact)
+	}
+}
+
+func (p *parser) typeOf(e event.Event) int32 {
+	p.scratch = append(append(p.scratch[:0], e.Type...), 0)
+	if e.HasRole {
+		p.scratch = append(append(p.scratch, 1), e.Role...)
+	}
+	if n, ok := p.typeNos[string(p.scratch)]; ok {
+		return n
+	}
+	n := int32(len(p.types))
+	p.typeNos[string(p.scratch)] = n
+	p.types = append(p.types, store.Type{EventType: string(e.Type), Role: string(e.Role), HasRole: e.HasRole})
+	return n
+}
+
+// blockChecksums are the checksums of the first and the last block of [0, to).
+func blockChecksums(f io.ReaderAt, to int64) (head, tail uint32, err error) {
+	var block [blockSize]byte
+	if head, _, err = checksum(f, 0, min(to, blockSize), 0, block[:]); err != nil {
+		return 0, 0, err
+	}
+	tail, _, err = checksum(f, max(0, to-blockSize), to, 0, block[:])
+	return head, tail, err
+}
+
+// session is the attestation state of a run at some offset: for each kind of
+// attached client, whether its last attestation says that no settlement can
+// ever be witnessed (trace contract, section 12.9).
+type session map[string]bool
+
+func parseSession(s string) session {
+	m := session{}
+	for _, kind := range strings.Split(s, "\x1f") {
+		if kind != "" {
+			m[kind] = true
+		}
+	}
+	return m
+}
+
+// String keeps the blind kinds only; the others change nothing.
+func (s session) String() string {
+	var kinds []string
+	for kind, blind := range s {
+		if blind && kind != "" {
+			kinds = append(kinds, kind)
+		}
+	}
+	sort.Strings(kinds)
+	return strings.Join(kinds, "\x1f")
+}
+
+// maxKinds bounds the kinds of clients kept of one run; what lies beyond it
+// calls nothing blind, which is the stricter reading.
+const maxKinds = 32
+
+func (s session) set(kind string, blind bool) {
+	if _, ok := s[kind]; ok || len(s) < maxKinds {
+		s[kind] = blind
+	}
+}
+
+func (s session) blind() bool {
+	for _, blind := range s {
+		if blind {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,546 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/settlewatch/settlewatch/assemble/jsjson"
+	"github.com/settlewatch/settlewatch/internal/safefile"
+	"github.com/settlewatch/settlewatch/store"
+)
+
+const suffix = ".ndjson"
+
+// errStale says that the index moved on between reading a run's row and
+// writing to it: another process indexed the same lines.
+var errStale = errors.New("the index moved on meanwhile")
+
+// errChanged says that lines the index knows are no longer what they were.
+var errChanged = errors.New("a run file changed under its index")
+
+// writeError is a failure to write the index, as against one to read files.
+type writeError struct{ error }
+
+func (e writeError) Unwrap() error { return e.error }
+
+const (
+	// Above this much to read, a pass takes the whole-index lock and keeps
+	// transactions open while the parsers work.
+	bulkBytes = 32 << 20
+	// Operations a transaction of a bulk pass holds before it commits, so that
+	// the write-ahead log stays small.
+	bulkCommit = 32768
+)
+
+// fileID gives the sortable run id and listing key of an entry name. The id is
+// the name less one final suffix, unless nothing would be left (trace
+// contract, section 2).
+func fileID(file string) (runKey, fileKey []byte) {
+	name := jsjson.ToWTF8(nil, []byte(file))
+	fileKey = jsjson.SortKey(nil, name)
+	if len(name) > len(suffix) {
+		name = name[:len(name)-len(suffix)]
+	}
+	return jsjson.SortKey(nil, name), fileKey
+}
+
+// job is one run file a pass has to look at.
+type job struct {
+	file string
+	run  *store.Run // nil: not in the index
+	info safefile.Info
+	gone bool
+	// verify: compare every covered byte, not just the first and last block.
+	verify bool
+	again  bool // index it from its start: lines of it were found changed
+}
+
+// pass brings the index up to date once. The caller holds the turn.
+func (x *Indexer) pass(ctx context.Context, ix *store.Index) error {
+	if x.apply.ix != ix {
+		x.apply.reset(ix)
+		x.fullPassAt = x.now().Add(-2 * fullPassEvery)
+	}
+	// An index that was filled anew by another process may lack what we were
+	// told of and passed on to the old one.
+	if err := ix.Read(ctx, func(v *store.View) error {
+		generation, _, err := v.Meta()
+		if generation != x.generation {
+			x.generation = generation
+			x.forgetHints()
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	w := x.watcher.Load()
+	names, told := []string(nil), false
+	if x.needFull.Swap(false) {
+		x.forgetHints()
+	}
+	if w != nil && x.now().Sub(x.fullPassAt) < fullPassEvery && x.now().Sub(x.fullPassAt) >= 0 {
+		names, told = w.changes(ctx)
+	}
+	dir, err := x.openEvents()
+	if errors.Is(err, fs.ErrNotExist) {
+		return x.fill(ctx, ix, dir, x.goneJobs(ctx, ix), filling{})
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	if told {
+		for name := range x.linked {
+			names = append(names, name)
+		}
+		if len(names) == 0 {
+			return nil
+		}
+		jobs, err := x.named(ctx, ix, dir, names)
+		if err != nil {
+			return err
+		}
+		if err := x.fill(ctx, ix, dir, jobs, filling{}); err != nil {
+			return err
+		}
+		return x.settled()
+	}
+	if w != nil {
+		w.restart()
+	}
+	at := x.now()
+	jobs, known, err := x.all(ctx, ix, dir)
+	if err != nil {
+		return err
+	}
+	if err := x.fill(ctx, ix, dir, jobs, filling{anew: known == 0 && toRead(jobs) > bulkBytes}); err != nil {
+		return err
+	}
+	x.fullPassAt = at
+	return x.settled()
+}
+
+// settled tells whether a pass left no run that must be indexed again.
+func (x *Indexer) settled() (err error) {
+	x.suspects.Range(func(any, any) bool {
+		err = errChanged
+		return false
+	})
+	return err
+}
+
+// forgetHints makes the next pass state every run file: a failed pass may have
+// used up what the watcher told.
+func (x *Indexer) forgetHints() { x.fullPassAt = x.now().Add(-2 * fullPassEvery) }
+
+func (x *Indexer) openEvents() (*safefile.Dir, error) {
+	real, err := filepath.EvalSymlinks(x.events)
+	if err != nil {
+		return nil, err
+	}
+	return safefile.OpenDir(real)
+}
+
+// named makes jobs for the entries a watcher told of.
+func (x *Indexer) named(ctx context.Context, ix *store.Index, dir *safefile.Dir, names []string) ([]job, error) {
+	slices.Sort(names)
+	names = slices.Compact(names)
+	jobs := make([]job, 0, len(names))
+	err := ix.Read(ctx, func(v *store.View) error {
+		for _, name := range names {
+			run, err := v.RunByFile([]byte(name))
+			if err != nil {
+				return err
+			}
+			info, err := dir.Stat(name)
+			gone := errors.Is(err, fs.ErrNotExist)
+			if gone && run == nil {
+				continue
+			}
+			if err != nil && !gone {
+				return err
+			}
+			if run != nil && !gone && unchanged(run, info) {
+				continue
+			}
+			jobs = append(jobs, job{file: name, run: run, info: info, gone: gone})
+		}
+		return nil
+	})
+	return jobs, err
+}
+
+// all makes jobs for every entry that is not just as the index knows it, and
+// tells how many runs the index knows.
+func (x *Indexer) all(ctx context.Context, ix *store.Index, dir *safefile.Dir) ([]job, int, error) {
+	known := map[string]store.Identity{}
+	var infos []safefile.Info
+	var names []string
+	var g errgroup.Group
+	g.Go(func() error {
+		return ix.Read(ctx, func(v *store.View) (err error) {
+			known, err = v.Identities()
+			return err
+		})
+	})
+	g.Go(func() (err error) {
+		if names, err = dir.Names(suffix); err != nil {
+			return err
+		}
+		infos = make([]safefile.Info, len(names))
+		for i, name := range names {
+			if infos[i], err = dir.Stat(name); err != nil {
+				if !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
+				infos[i].Kind = "" // vanished since it was listed
+			}
+		}
+		return nil
+	})
+	if err := g.Wait(); err != nil {
+		return nil, 0, err
+	}
+
+	linked := map[string]bool{}
+	var changed []int
+	seen := 0
+	for i, name := range names {
+		if infos[i].Kind == "" {
+			continue
+		}
+		if infos[i].Regular && infos[i].Nlink > 1 {
+			linked[name] = true
+		}
+		id, ok := known[name]
+		if ok {
+			seen++
+		}
+		if _, suspect := x.suspects.Load(name); !ok || suspect || x.unverified[name] || !sameStat(id, infos[i]) {
+			changed = append(changed, i)
+		}
+		if ok {
+			id.No = 0 // told apart from the ones that are gone
+			known[name] = id
+		}
+	}
+	x.linked = linked
+
+	var jobs []job
+	err := ix.Read(ctx, func(v *store.View) error {
+		for _, i := range changed {
+			j := job{file: names[i], info: infos[i], verify: true}
+			_, j.again = x.suspects.Load(names[i])
+			if _, ok := known[names[i]]; ok {
+				run, err := v.RunByFile([]byte(names[i]))
+				if err != nil {
+					return err
+				}
+				j.run = run
+			}
+			jobs = append(jobs, j)
+		}
+		if seen == len(known) {
+			return nil
+		}
+		for name, id := range known {
+			if id.No == 0 {
+				continue
+			}
+			run, err := v.RunByFile([]byte(name))
+			if err != nil {
+				return err
+			}
+			if run != nil {
+				jobs = append(jobs, job{file: name, run: run, gone: true})
+			}
+		}
+		return nil
+	})
+	return jobs, len(known), err
+}
+
+// goneJobs are for a root whose events directory is not there.
+func (x *Indexer) goneJobs(ctx context.Context, ix *store.Index) []job {
+	var jobs []job
+	_ = ix.Read(ctx, func(v *store.View) error {
+		runs, err := v.Runs()
+		for i := range runs {
+			jobs = append(jobs, job{file: string(runs[i].File), run: &runs[i], gone: true})
+		}
+		return err
+	})
+	return jobs
+}
+
+func sameStat(id store.Identity, info safefile.Info) bool {
+	return id.Dev == int64(info.Dev) && id.Ino == int64(info.Ino) && id.Size == info.Size && id.MtimeNs == info.MtimeNs &&
+		id.CtimeNs == info.CtimeNs && id.Nlink == int64(info.Nlink) && (id.Bad || info.Regular)
+}
+
+func unchanged(run *store.Run, info safefile.Info) bool {
+	return sameStat(store.Identity{Dev: run.Dev, Ino: run.Ino, Size: run.Size, MtimeNs: run.MtimeNs, CtimeNs: run.CtimeNs,
+		Nlink: run.Nlink, Bad: run.EntryFault != nil}, info)
+}
+
+// filling says how fill works: anew empties the index first and commits once;
+// locked, that the caller holds the whole-index lock.
+type filling struct {
+	anew, locked bool
+	report       func(Progress)
+}
+
+func toRead(jobs []job) int64 {
+	var n int64
+	for _, j := range jobs {
+		n += j.bytes()
+	}
+	return n
+}
+
+// fill runs the jobs: parsers read and fold ahead of the write lock, one
+// writer applies what they give.
+func (x *Indexer) fill(ctx context.Context, ix *store.Index, dir *safefile.Dir, jobs []job, how filling) error {
+	if len(jobs) == 0 && !how.anew {
+		return nil
+	}
+	total := toRead(jobs)
+	bulk := total > bulkBytes || how.anew
+	if bulk && !how.locked {
+		// Several processes that start on one large root would each build the
+		// whole index; the ones that wait find it built.
+		unlock, waited, err := x.lock(ctx)
+		if err != nil {
+			return writeError{err}
+		}
+		defer unlock()
+		if waited {
+			return errStale
+		}
+	}
+	if bulk {
+		// The largest first, so that no worker is left alone with one at the end.
+		slices.SortStableFunc(jobs, func(a, b job) int { return int(min(math.MaxInt32, max(math.MinInt32, b.bytes()-a.bytes()))) })
+	}
+
+	workers := 1
+	if bulk {
+		workers = max(1, min(runtime.NumCPU(), len(jobs)))
+	}
+	for len(x.parsers) < workers {
+		x.parsers = append(x.parsers, newParser())
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	queue := make(chan job, len(jobs))
+	for _, j := range jobs {
+		queue <- j
+	}
+	close(queue)
+	batches := make(chan *batch, 1)
+	var scanners errgroup.Group
+	for _, p := range x.parsers[:workers] {
+		scanners.Go(func() error {
+			for j := range queue {
+				if err := x.scan(p, dir, j, func(b *batch) error {
+					select {
+					case batches <- b:
+						return nil
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	g.Go(func() error {
+		defer close(batches)
+		return scanners.Wait()
+	})
+	progress := Progress{Total: total}
+	g.Go(func() error {
+		return x.consume(ctx, ix, batches, bulk, how.anew, func(b *batch) {
+			progress.Bytes += b.to - b.from
+			progress.Events += b.events
+			if b.last {
+				progress.Runs++
+				if b.unverified {
+					x.unverified[b.file] = true
+				} else {
+					delete(x.unverified, b.file)
+				}
+				x.needVerify.Store(len(x.unverified) > 0)
+				if b.fresh || b.gone || b.entryFault != "" {
+					x.suspects.Delete(b.file)
+				}
+			}
+			if how.report != nil {
+				how.report(progress)
+			}
+		})
+	})
+	return g.Wait()
+}
+
+func (j job) bytes() int64 {
+	if j.gone {
+		return 0
+	}
+	if j.run != nil && j.info.Size >= j.run.Covered && !j.verify {
+		return j.info.Size - j.run.Covered
+	}
+	return j.info.Size
+}
+
+// consume applies batches. A transaction is left open for as long as more is
+// coming in a bulk pass, and never closed in the middle of a run that is being
+// indexed again, nor of an index that is filled anew: readers see the old
+// state or the new one.
+func (x *Indexer) consume(ctx context.Context, ix *store.Index, batches <-chan *batch, bulk, anew bool, done func(*batch)) error {
+	next := func(wait bool) (b *batch, err error) {
+		if !wait {
+			select {
+			case b = <-batches:
+			default:
+			}
+			return b, nil
+		}
+		select {
+		case b = <-batches:
+			return b, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	b, err := next(true)
+	for err == nil && (b != nil || anew) {
+		err = ix.Write(ctx, func(tx *store.Tx) (err error) {
+			if anew {
+				if err := tx.Fill(); err != nil {
+					return err
+				}
+			}
+			unfinished := map[string]bool{}
+			for n := 0; b != nil; {
+				if err := x.apply.batch(tx, b); err != nil {
+					return err
+				}
+				done(b)
+				n += len(b.order)
+				if b.reset && !b.last {
+					unfinished[b.file] = true
+				} else {
+					delete(unfinished, b.file)
+				}
+				whole := anew || len(unfinished) > 0
+				if n >= bulkCommit && !whole {
+					break
+				}
+				if b, err = next(bulk || whole); err != nil {
+					return err
+				}
+			}
+			if anew {
+				return tx.Filled()
+			}
+			return nil
+		})
+		if err != nil {
+			x.apply.forget()
+			if errors.Is(err, errStale) || errors.Is(err, errChanged) || errors.Is(err, store.ErrUnusable) || ctx.Err() != nil {
+				return err
+			}
+			return writeError{err}
+		}
+		anew = false
+		b, err = next(true)
+	}
+	return err
+}
+
+// scan looks at one run file and gives what it adds to the index.
+func (x *Indexer) scan(p *parser, dir *safefile.Dir, j job, emit func(*batch) error) error {
+	b := batch{file: j.file, info: j.info, last: true}
+	if j.run != nil {
+		b.run, b.epoch = j.run.No, j.run.Epoch
+	}
+	if j.gone {
+		b.gone = true
+		return emit(&b)
+	}
+	f, info, err := dir.Open(j.file)
+	var not *safefile.NotRegular
+	switch {
+	case errors.As(err, &not):
+		b.entryFault = not.Reason
+		return emit(&b)
+	case errors.Is(err, fs.ErrNotExist):
+		if j.run == nil {
+			return nil
+		}
+		b.gone = true
+		return emit(&b)
+	case err != nil:
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	b.info, b.last = info, false
+
+	from, crc, session := int64(0), uint32(0), ""
+	if j.run != nil && j.run.EntryFault == nil && !j.again {
+		same, whole, err := sameBytes(f, j, info)
+		if err != nil {
+			return err
+		}
+		b.unverified = !whole
+		if same {
+			from, crc, session = j.run.Covered, uint32(j.run.CRC), j.run.Session
+		} else {
+			x.log.Info("a run file is no longer what was indexed; it is indexed again from its start", "run", j.file)
+			b.reset = true
+		}
+	} else if j.run != nil {
+		b.reset = true
+	}
+	b.from, b.fresh = from, from == 0
+	return p.scan(f, b, crc, session, info.Size, emit)
+}
+
+// wholeCheck is how many covered bytes are compared whole on every append;
+// above it the first and last block are, and the rest by the next full pass.
+const wholeCheck = 256 << 10
+
+// sameBytes tells whether what the index covers of a run is still there: the
+// same file, at least as long, with the same bytes; whole, whether every one of
+// them was compared.
+func sameBytes(f io.ReaderAt, j job, info safefile.Info) (same, whole bool, err error) {
+	r := j.run
+	if r.Dev != int64(info.Dev) || r.Ino != int64(info.Ino) || info.Size < r.Covered {
+		return false, true, nil
+	}
+	head, tail, err := blockChecksums(f, r.Covered)
+	if err != nil {
+		return false, false, err
+	}
+	if int64(head) != r.HeadCRC || int64(tail) != r.TailCRC {
+		return false, true, nil
+	}
+	if r.Covered <= 2*blockSize {
+		return true, true, nil
+	}
+	if info.Size > r.Size && !j.verify && r.Covered > wholeCheck {
+		return true, false, nil
+	}
+	crc, short, err := checksum(f, 0, r.Covered, 0, make([]byte, 256<<10))
+	return !short && err == nil && int64(crc) == r.CRC, true, err
+}

@@ -1,0 +1,253 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A walk along the cursors sees every operation that does not change meanwhile
+// exactly once and every one that does at least once, whatever is appended,
+// however the pages are cut.
+func TestAWalkSeesEveryOperationWhileEventsArrive(t *testing.T) {
+	for seed := range uint64(12) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		root, path := newRoot(t)
+		n := 0
+		add := func(op string) {
+			n++
+			// Times go back and forth, many are equal.
+			appendTo(t, path(fmt.Sprintf("r%d.ndjson", len(op)%3)), line(op, r.IntN(40), []string{"required", "submitted", "responded"}[r.IntN(3)]))
+		}
+		var old []string
+		for i := range 60 {
+			op := fmt.Sprintf("op%0*d", 2+i%3, i)
+			old = append(old, op)
+			add(op)
+		}
+		x := open(t, root)
+		q := Query{Limit: 1 + r.IntN(9)}
+		if r.IntN(2) == 0 {
+			q.Completeness = "partial"
+		}
+		changed, seen := map[string]bool{}, map[string]int{}
+		for page := 0; ; page++ {
+			p, err := x.List(context.Background(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.IntN(3) == 0 && len(p.Operations) > 1 {
+				p.Cut(1 + r.IntN(len(p.Operations)-1))
+			}
+			for _, row := range p.Operations {
+				seen[row.Operation]++
+			}
+			if p.NextCursor == "" {
+				break
+			}
+			q.Cursor = p.NextCursor
+			if page < 12 {
+				for range r.IntN(4) {
+					op := old[r.IntN(len(old))]
+					if r.IntN(3) == 0 {
+						op = fmt.Sprintf("new%d", n)
+					}
+					changed[op] = true
+					add(op)
+				}
+			}
+		}
+		for _, op := range old {
+			if changed[op] && q.Completeness == "" && seen[op] < 1 {
+				t.Errorf("seed %d: %s changed during the walk and was never seen", seed, op)
+			}
+			if !changed[op] && seen[op] != 1 {
+				t.Errorf("seed %d: %s did not change and was seen %d times", seed, op, seen[op])
+			}
+		}
+	}
+}
+
+func TestAWalkGoesOnWhenTheIndexIsFilledAnew(t *testing.T) {
+	root, path := newRoot(t)
+	write(t, path("r.ndjson"), filler(0, 40))
+	x := open(t, root)
+	q := Query{Limit: 7}
+	seen := map[string]bool{}
+	for page := 0; ; page++ {
+		if page == 2 {
+			if _, err := x.Reindex(context.Background(), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p, err := x.List(context.Background(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range p.Operations {
+			seen[row.Operation] = true
+		}
+		if p.NextCursor == "" {
+			break
+		}
+		if q.Cursor = p.NextCursor; page > 100 {
+			t.Fatal("the walk does not end")
+		}
+	}
+	if len(seen) != 40 {
+		t.Errorf("%d operations seen, want 40", len(seen))
+	}
+}
+
+// tool makes events of an MCP client that is traced alone: the payment and its
+// answer stand in two operations, or the answer in none.
+func toolCall(r *rand.Rand, at, id int) []string {
+	payee := fmt.Sprintf("0x%040d", r.IntN(2))
+	terms := fmt.Sprintf(`{"scheme":"exact","network":"eip155:8453","asset":"0x833589fcd6edb6e08f4c7c32d4f71b54bda02913","amount":"%d","pay_to":"%s","max_timeout_seconds":%d}`,
+		100*(1+r.IntN(2)), payee, []int{1, 60, 300}[r.IntN(3)])
+	event := func(at int, op, kind, payload string) string {
+		when := time.Date(2026, 5, 4, 9, 0, 0, 0, time.UTC).Add(time.Duration(at) * 400 * time.Millisecond).Format("2006-01-02T15:04:05.000Z")
+		if op != "" {
+			op = fmt.Sprintf(`"context_id":%q,`, op)
+		}
+		return fmt.Sprintf(`{"event_id":"%s-%d","event_type":"x402.%s","occurred_at":%q,%s"seq":%d,"adapter":"trace-x402","role":"client","payload":{"x402_version":2,"resource":{"url":"mcp://tool/t%d"},%s}}`+"\n",
+			kind, id, kind, when, op, id, id%2, payload)
+	}
+	hash := fmt.Sprintf("0xfeed%02d", r.IntN(6))
+	var lines []string
+	if r.IntN(8) > 0 {
+		if r.IntN(2) == 0 {
+			accepts := terms
+			if r.IntN(2) == 0 {
+				accepts += "," + strings.Replace(terms, "eip155:8453", "eip155:84532", 1)
+			}
+			lines = append(lines, event(at, fmt.Sprintf("p%d", id), "payment.requested", `"accepts":[`+accepts+`]`))
+		} else {
+			lines = append(lines, event(at, fmt.Sprintf("p%d", id), "payment.submitted", `"requirements":`+terms))
+		}
+	}
+	answerOp := []string{fmt.Sprintf("a%d", id), "", fmt.Sprintf("p%d", id), fmt.Sprintf("a%d", id/2)}[r.IntN(4)]
+	if r.IntN(3) == 0 {
+		terms = strings.Replace(terms, "eip155:8453", "eip155:84532", 1)
+	}
+	switch r.IntN(4) {
+	case 0, 1:
+		lines = append(lines, event(at+r.IntN(5), answerOp, "payment.responded", `"requirements":`+terms+`,"settle":{"success":true,"network":"eip155:8453","transaction":"`+hash+`"}`))
+	case 2:
+		lines = append(lines, event(at+r.IntN(5), answerOp, "settle.failed", `"requirements":`+terms+`,"settle":{"success":false,"network":"eip155:8453","error_reason":"settlement_pending","transaction":"`+hash+`"}`))
+	}
+	return lines
+}
+
+// Links, payments and settlements are a pure function of the files: however
+// the lines arrive, the index equals one filled at once.
+func TestLinksDoNotDependOnHowLinesArrive(t *testing.T) {
+	for seed := range uint64(25) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		root, path := newRoot(t)
+		var lines []string
+		for id := range 30 {
+			lines = append(lines, toolCall(r, id*r.IntN(3), id)...)
+		}
+		if seed%2 == 0 {
+			r.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
+		}
+		x := open(t, root)
+		for i, l := range lines {
+			file := path(fmt.Sprintf("r%d.ndjson", r.IntN(2)))
+			if r.IntN(25) == 0 {
+				// A run that is cut and goes on.
+				if info, err := os.Stat(file); err == nil {
+					_ = os.Truncate(file, info.Size()/2)
+				}
+			}
+			appendTo(t, file, l)
+			if i%(1+r.IntN(4)) == 0 {
+				if err := x.Sync(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if r.IntN(40) == 0 {
+				_ = os.Remove(file)
+			}
+		}
+		mustBeSound(t, x)
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+// The process a test kills: it indexes the root it is given for ever.
+func TestMain(m *testing.M) {
+	if root := os.Getenv("INGEST_TEST_INDEX"); root != "" {
+		x, err := Open(context.Background(), Options{Root: root, Now: time.Now})
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		for {
+			if err := x.Sync(context.Background()); err != nil {
+				fmt.Println(err)
+				os.Exit(1)
+			}
+		}
+	}
+	os.Exit(m.Run())
+}
+
+func TestKilledProcessesLeaveASoundIndex(t *testing.T) {
+	root, path := newRoot(t)
+	write(t, path("r.ndjson"), "")
+	total := 0
+	for round := range 12 {
+		var procs []*exec.Cmd
+		for range 2 {
+			c := exec.Command(os.Args[0], "-test.run=^$")
+			c.Env = append(os.Environ(), "INGEST_TEST_INDEX="+root)
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			procs = append(procs, c)
+		}
+		for i := range 40 {
+			op := fmt.Sprintf("op%d-%d", round, i/3)
+			appendTo(t, path(fmt.Sprintf("r%d.ndjson", i%3)), line(op, total, []string{"required", "submitted", "responded"}[i%3]))
+			total++
+			if i%10 == 0 {
+				time.Sleep(3 * time.Millisecond)
+			}
+		}
+		for _, c := range procs {
+			_ = c.Process.Kill()
+			_ = c.Wait()
+		}
+		x := open(t, root)
+		s, err := x.Status(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Counts.Events != int64(total) || s.Private {
+			t.Fatalf("round %d: %d events, want %d (private %t)", round, s.Counts.Events, total, s.Private)
+		}
+		mustBeSound(t, x)
+		if err := x.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(root, "guard", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range left {
+		if strings.Contains(f, "fsck") || strings.Contains(f, "unusable") {
+			t.Errorf("left behind: %s", f)
+		}
+	}
+}
