@@ -210,15 +210,11 @@ func (x *Indexer) list(v *store.View, q Query, template *assemble.Resolved, from
 	if at.MaxOp, err = v.MaxOperation(); err != nil {
 		return nil, err
 	}
-	if from != nil {
+	if from != nil && from.Generation == generation {
 		at = *from
-		if at.Generation != generation {
-			// The index was filled anew since: which rows changed is not known,
-			// so the second leg shows every one again rather than miss one.
-			at.Generation, at.Rev, at.MaxOp = generation, 0, 1<<62
-			at.ChangeRev, at.ChangeOp = 0, 0
-		}
 	}
+	// Where the index was filled anew since the walk began, which rows have
+	// changed is not known: the walk begins again rather than miss one.
 	return page, l.fill(page, at)
 }
 
@@ -352,35 +348,17 @@ func (l *lister) fill(page *Page, at cursor) error {
 		if at.Last != nil {
 			f.After = &store.Position{Last: at.Last, Run: at.LastRun, Op: at.LastOp}
 		}
-		if at.Rev > 0 {
-			found, err := l.v.List(f, l.openClass, l.now)
-			if err != nil {
-				return err
-			}
-			if len(found) > limit {
-				more, found = true, found[:limit]
-			}
-			for _, r := range found {
-				c := at
-				c.Last, c.LastRun, c.LastOp = r.Last, r.Run, r.Op
-				numbers, cursors = append(numbers, r.No), append(cursors, c)
-			}
-		} else if at.Last != nil {
-			// The walk began on another filling: go on by place alone, then
-			// show everything once more.
-			f.MaxRev = 0
-			found, err := l.v.List(f, l.openClass, l.now)
-			if err != nil {
-				return err
-			}
-			if len(found) > limit {
-				more, found = true, found[:limit]
-			}
-			for _, r := range found {
-				c := at
-				c.Last, c.LastRun, c.LastOp = r.Last, r.Run, r.Op
-				numbers, cursors = append(numbers, r.No), append(cursors, c)
-			}
+		found, err := l.v.List(f, l.openClass, l.now)
+		if err != nil {
+			return err
+		}
+		if len(found) > limit {
+			more, found = true, found[:limit]
+		}
+		for _, r := range found {
+			c := at
+			c.Last, c.LastRun, c.LastOp = r.Last, r.Run, r.Op
+			numbers, cursors = append(numbers, r.No), append(cursors, c)
 		}
 	}
 	if !more {

@@ -409,7 +409,7 @@ type Change struct {
 // op), in order of change.
 func (v *View) Changed(rev, op, maxOp int64, limit int) ([]Change, error) {
 	rows, err := v.query(v.ctx, `SELECT op_no, rev, class, run_no, pending_until FROM operations INDEXED BY operations_changed
-		WHERE rev >= ? AND (rev, op_no) > (?, ?) AND op_no <= ? ORDER BY rev, op_no LIMIT ?`, rev, rev, op, maxOp, limit)
+		WHERE rev > 0 AND rev >= ? AND (rev, op_no) > (?, ?) AND op_no <= ? ORDER BY rev, op_no LIMIT ?`, rev, rev, op, maxOp, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -476,7 +476,7 @@ const detailJoins = ` JOIN runs r ON r.run_no = o.run_no JOIN classes c ON c.cla
 		(SELECT other FROM links WHERE op_no = o.op_no ORDER BY n LIMIT 1), (SELECT op_no FROM links WHERE other = o.op_no AND op_no > 0 ORDER BY op_no LIMIT 1))
 	LEFT JOIN runs lr ON lr.run_no = lo.run_no`
 
-// Details fetches operations by number, in the order given; one that is gone
+// Details fetches operations by number, in any order; one that is gone
 // is left out.
 func (v *View) Details(numbers []int64) ([]Detail, error) {
 	list, err := json.Marshal(numbers)
@@ -484,7 +484,7 @@ func (v *View) Details(numbers []int64) ([]Detail, error) {
 		return nil, err
 	}
 	out := make([]Detail, 0, len(numbers))
-	err = v.sel(v.ctx, &out, "SELECT "+detailColumns+" FROM json_each(?) j CROSS JOIN operations o ON o.op_no = j.value"+detailJoins+" ORDER BY j.key", string(list))
+	err = v.sel(v.ctx, &out, "SELECT "+detailColumns+" FROM json_each(?) j CROSS JOIN operations o ON o.op_no = j.value"+detailJoins, string(list))
 	return out, err
 }
 

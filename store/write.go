@@ -18,6 +18,7 @@ type Tx struct {
 
 	generation  int64
 	rev         int64
+	stamp       int64 // what rows changed now are marked with: rev, or 0 while filling
 	nextOp      int64 // 0: not asked yet in this transaction
 	words       map[string]int64
 	types       map[Type]int64
@@ -120,6 +121,7 @@ func (t *Tx) start() error {
 		t.generation = generation
 	}
 	t.rev++
+	t.stamp = t.rev
 	t.nextOp, t.newWord = 0, 0
 	return nil
 }
@@ -329,7 +331,7 @@ func (t *Tx) Fill() error {
 		AND sql IS NOT NULL ORDER BY name`); err != nil {
 		return err
 	}
-	t.deferred, t.newWord = []string{}, 1
+	t.deferred, t.newWord, t.stamp = []string{}, 1, 0
 	for _, i := range indexes {
 		t.deferred = append(t.deferred, i.SQL)
 		if _, err := t.conn.ExecContext(context.Background(), "DROP INDEX "+i.Name); err != nil {
@@ -529,7 +531,7 @@ func (t *Tx) Put(op *Operation, old *Stored) (*Stored, error) {
 		}
 		now.No = t.nextOp
 		t.nextOp++
-		if err := t.add(&t.newOps, now.No, op.Run, now.Key, keyHash(now.Key), class, op.Last, t.rev, op.Events, op.Spans, int64(op.CRC), op.Side,
+		if err := t.add(&t.newOps, now.No, op.Run, now.Key, keyHash(now.Key), class, op.Last, t.stamp, op.Events, op.Spans, int64(op.CRC), op.Side,
 			w[0], w[1], w[2], w[3], null(op.Amount), op.PendingUntil, null(op.Blind), op.NoHook, blob); err != nil {
 			return nil, err
 		}
@@ -539,7 +541,7 @@ func (t *Tx) Put(op *Operation, old *Stored) (*Stored, error) {
 			return nil, err
 		}
 		if _, err := t.exec(`UPDATE operations SET class=?, last_key=?, rev=?, events=?, spans=?, crc=?, side=?, payee=?, host=?, resource=?,
-			asset=?, amount=?, pending_until=?, blind=?, no_hook=?, names=? WHERE op_no=?`, class, op.Last, t.rev, op.Events, op.Spans, int64(op.CRC), op.Side,
+			asset=?, amount=?, pending_until=?, blind=?, no_hook=?, names=? WHERE op_no=?`, class, op.Last, t.stamp, op.Events, op.Spans, int64(op.CRC), op.Side,
 			w[0], w[1], w[2], w[3], null(op.Amount), op.PendingUntil, null(op.Blind), op.NoHook, blob, now.No); err != nil {
 			return nil, err
 		}

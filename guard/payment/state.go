@@ -178,7 +178,13 @@ type State struct {
 
 // Add takes one event's fact into account. Every event counts, a repeated
 // event_id too (trace contract, section 3).
-func (s *State) Add(f Fact) { s.facts = append(s.facts, f) }
+func (s *State) Add(f Fact) {
+	if s.facts == nil {
+		// A purchase has about as many events that speak of money.
+		s.facts = make([]Fact, 0, 8)
+	}
+	s.facts = append(s.facts, f)
+}
 
 // Merge takes every fact of another state into account, which must not be used
 // afterwards.

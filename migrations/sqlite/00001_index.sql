@@ -38,7 +38,7 @@ CREATE TABLE runs (
 CREATE INDEX runs_damaged ON runs (file_key) WHERE faults > 0;
 CREATE INDEX runs_torn ON runs (file_key) WHERE torn > 0;
 CREATE INDEX runs_listed ON runs (file_key, operations);
-CREATE INDEX runs_by_id ON runs (run_key);
+CREATE INDEX runs_by_id ON runs (run_key, file_key);
 
 -- Complete lines that are no sound events. At most a bounded number a run;
 -- runs.faults counts them all.
@@ -78,7 +78,7 @@ CREATE TABLE operations (
     key_hash      INTEGER NOT NULL,  -- of op_key: an index of ids would double their cost
     class         INTEGER NOT NULL,
     last_key      BLOB NOT NULL,     -- time of the last event, sortable
-    rev           INTEGER NOT NULL,  -- transaction that last changed the row
+    rev           INTEGER NOT NULL,  -- transaction that last changed the row; 0 since the index was filled
     events        INTEGER NOT NULL,
     spans         BLOB NOT NULL,     -- per event: varint offset delta, length, type
     crc           INTEGER NOT NULL,  -- over the checksums of its lines, in file order
@@ -97,7 +97,7 @@ CREATE INDEX operations_by_key ON operations (run_no, key_hash);
 CREATE INDEX operations_newest ON operations (last_key);
 CREATE INDEX operations_by_class ON operations (class, last_key);
 CREATE INDEX operations_by_run ON operations (run_no, class, last_key);
-CREATE INDEX operations_changed ON operations (rev);
+CREATE INDEX operations_changed ON operations (rev) WHERE rev > 0;
 
 -- Which names (payee addresses, hosts) an operation carries.
 CREATE TABLE operation_names (
