@@ -15,6 +15,7 @@ const (
 	roomObserved = 3500 // from the start, and as much from the end
 	roomMissing  = 5000
 	roomFaults   = 2500
+	roomAll      = 16000 // of the whole: only a template of endless texts comes near
 )
 
 // Caps, in characters, on what events and templates contribute to a line.
@@ -36,17 +37,22 @@ func Explain(r *Receipt) string {
 	explainMissing(&b, r)
 	explainFaults(&b, r)
 	explainMoney(&b, r)
-	return strings.TrimSuffix(b.String(), "\n")
+	text := strings.TrimSuffix(b.String(), "\n")
+	if len(text) > roomAll {
+		text = strings.ToValidUTF8(text[:roomAll], "") + "\n(cut here)"
+	}
+	return text
 }
 
-func name(s string) string { return plain.Clean(s, capName) }
+// short cleans a name for a line of an explanation.
+func short(s string) string { return plain.Clean(s, capName) }
 
 func explainVerdict(b *strings.Builder, r *Receipt) {
 	id := "with the id null"
 	if !r.null {
 		id = plain.Quote(string(r.id), plain.Detail)
 	}
-	fmt.Fprintf(b, "Operation %s is %s under the template %s, version %s.\n", id, r.Completeness(), name(r.t.Name), jsjson.AppendNumber(nil, r.t.Version))
+	fmt.Fprintf(b, "Operation %s is %s under the template %s, version %s.\n", id, r.Completeness(), short(r.t.Name), jsjson.AppendNumber(nil, r.t.Version))
 	confirmed := 0
 	for _, s := range r.stages {
 		if len(s) > 0 {
@@ -79,10 +85,10 @@ func count(n int, what string) string {
 func (e *event) who() string {
 	s := "an event without a type"
 	if e.typ != nil {
-		s = name(string(e.typ))
+		s = short(string(e.typ))
 	}
 	if e.role != nil {
-		s += " (" + name(string(e.role)) + ")"
+		s += " (" + short(string(e.role)) + ")"
 	}
 	return s
 }
@@ -101,7 +107,7 @@ func explainObserved(b *strings.Builder, r *Receipt) {
 	evidence := map[*event][]string{}
 	for i, s := range r.stages {
 		for _, e := range s {
-			evidence[e] = append(evidence[e], name(r.t.Stages[i].ID))
+			evidence[e] = append(evidence[e], short(r.t.Stages[i].ID))
 		}
 	}
 	faults := map[*event]bool{}
@@ -168,7 +174,7 @@ func explainMissing(b *strings.Builder, r *Receipt) {
 			continue
 		}
 		if !s.Required {
-			optional = append(optional, name(s.ID))
+			optional = append(optional, short(s.ID))
 			continue
 		}
 		if missing++; missing == 1 {
@@ -179,13 +185,13 @@ func explainMissing(b *strings.Builder, r *Receipt) {
 		}
 		var witnesses []string
 		for _, w := range s.Match {
-			t := name(w.Event)
+			t := short(w.Event)
 			if w.Role != "" {
-				t += " (" + name(w.Role) + ")"
+				t += " (" + short(w.Role) + ")"
 			}
 			witnesses = append(witnesses, t)
 		}
-		l := fmt.Sprintf("- Stage %s: nothing confirms it; %s would.", name(s.ID), either(witnesses))
+		l := fmt.Sprintf("- Stage %s: nothing confirms it; %s would.", short(s.ID), either(witnesses))
 		if why := plain.Clean(s.Explanation, plain.Explanation); why != "" {
 			l += " " + why
 		} else {

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -103,7 +104,6 @@ func TestExplainGolden(t *testing.T) {
 func TestExplainIsShortAndCleanWhateverStrangersWrote(t *testing.T) {
 	nasty := "\u202e\u001b[31mPAY 0xEVIL\u001b[0m\u200b \u0007\u2028" + strings.Repeat("𝕏", 5000) + "\U000E0041"
 	hostile, _, err := ParseTemplate([]byte(`{"template": "t", "version": 1, "stages": [` +
-		strings.Repeat(`{"id": "@", "required": true, "match": [{"event": "`+strings.Repeat("e", 900)+`"}], "missing_explanation": "`+strings.Repeat("w", 9000)+`"},`, 0) +
 		`{"id": "a", "required": true, "match": [{"event": "x.a", "role": "` + strings.Repeat("r", 900) + `"}], "missing_explanation": "` + strings.Repeat("why ", 3000) + `"},
 		 {"id": "b", "required": true, "match": [{"event": "x.b"}]}], "exceptions": ["x402.settle.failed"]}`))
 	if err != nil {
@@ -131,6 +131,16 @@ func TestExplainIsShortAndCleanWhateverStrangersWrote(t *testing.T) {
 		if r != '\n' && plain.Hidden(r) {
 			t.Errorf("the explanation holds %U", r)
 		}
+	}
+	endless, err := One(&Template{Name: "t", Stages: []Stage{{ID: "a", Required: true, Match: []Witness{{Event: "e"}}, Explanation: strings.Repeat("€", 9000), HasExplanation: true},
+		{ID: "b", Required: true, Match: slices.Repeat([]Witness{{Event: strings.Repeat("é", 200), Role: strings.Repeat("é", 200)}}, 50), Explanation: strings.Repeat("€", 9000), HasExplanation: true},
+		{ID: "c", Required: true, Match: []Witness{{Event: "e"}}}}},
+		[][]byte{[]byte(`{"context_id":"a"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := Explain(endless); len(s) > 16<<10 || !utf8.ValidString(s) {
+		t.Errorf("an explanation of a template with endless texts has %d bytes", len(s))
 	}
 	for _, says := range []string{"600 events", "more between", "more)", "at no recorded time"} {
 		if !strings.Contains(text, says) {

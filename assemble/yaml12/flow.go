@@ -9,7 +9,7 @@ func (p *parser) flow(n *Node, need int) {
 	defer p.leave()
 	n.Kind = Sequence
 	closing := byte(']')
-	if p.peek(0) == '{' {
+	if p.peek() == '{' {
 		n.Kind = Mapping
 		closing = '}'
 	}
@@ -18,17 +18,17 @@ func (p *parser) flow(n *Node, need int) {
 	seen := keys{}
 	for {
 		p.flowSkip(need)
-		if p.peek(0) == closing {
+		if p.peek() == closing {
 			break
 		}
 		p.flowEntry(n, seen, need)
 		p.flowSkip(need)
-		if p.peek(0) != ',' {
+		if p.peek() != ',' {
 			break
 		}
 		p.takeFlow()
 	}
-	if p.peek(0) != closing {
+	if p.peek() != closing {
 		p.fail("expected %q or %q in a flow collection", ",", string(closing))
 	}
 	p.takeFlow()
@@ -108,7 +108,7 @@ func (p *parser) pair(key, value *Node) *Node {
 // flowValue reads a node inside a flow collection; it may be empty.
 func (p *parser) flowValue(q props, need int) (*Node, raw) {
 	n := p.node(q)
-	switch c := p.peek(0); {
+	switch c := p.peek(); {
 	case c == ',' || c == ']' || c == '}' || p.flowColon():
 		return n, raw{}
 	case p.flowIndicator('-'), p.flowIndicator('?'):
@@ -119,7 +119,7 @@ func (p *parser) flowValue(q props, need int) (*Node, raw) {
 
 func (p *parser) flowProps(need int) props {
 	var q props
-	for p.peek(0) == '&' || p.peek(0) == '!' {
+	for p.peek() == '&' || p.peek() == '!' {
 		p.property(&q)
 		p.flowSkip(need)
 	}
@@ -129,13 +129,13 @@ func (p *parser) flowProps(need int) props {
 // flowIndicator reports whether pos is at the indicator c inside a flow
 // collection.
 func (p *parser) flowIndicator(c byte) bool {
-	return p.peek(0) == c && (p.blankAt(p.pos+1) || isFlowIndicator(p.src[p.pos+1]))
+	return p.peek() == c && (p.blankAt(p.pos+1) || isFlowIndicator(p.src[p.pos+1]))
 }
 
 // flowColon reports whether pos is at a ":" between key and value. Behind a
 // quoted text or a closed collection it needs no space after it, as in JSON.
 func (p *parser) flowColon() bool {
-	return p.flowIndicator(':') || p.jsonKey && p.peek(0) == ':'
+	return p.flowIndicator(':') || p.jsonKey && p.peek() == ':'
 }
 
 // flowSkip moves to the next token inside a flow collection.
@@ -148,7 +148,7 @@ func (p *parser) flowSkip(need int) {
 		if n := p.breakAt(p.pos); n > 0 {
 			p.pos += n
 			newline, indent = true, 0
-			for p.peek(0) == ' ' {
+			for p.peek() == ' ' {
 				p.pos++
 				indent++
 			}
@@ -175,7 +175,7 @@ func (p *parser) flowSkip(need int) {
 		return
 	}
 	// The last bracket may stand as far left as what the collection belongs to.
-	c := p.peek(0)
+	c := p.peek()
 	last := p.level == 1 && indent == need-1 && (c == ']' || c == '}')
 	if indent < need && !last {
 		p.fail("a flow collection whose lines are indented too little")

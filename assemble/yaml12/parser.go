@@ -19,12 +19,12 @@ type parser struct {
 
 	gap gap // what lies between the last token and pos
 
-	depth    int
-	anchors  map[string]*Node
-	level    int  // flow collections around pos
-	jsonKey  bool // in a flow collection: a ":" here needs no space after it
-	work     int  // steps spent on weighing anchors
-	handles  map[string]string
+	depth    int               // nodes around pos
+	level    int               // flow collections around pos
+	jsonKey  bool              // in a flow collection: a ":" here needs no space after it
+	anchors  map[string]*Node  // the latest of each name
+	handles  map[string]string // prefixes of tag handles
+	work     int               // steps spent on weighing anchors
 	warnings []string
 	lines    []int // offsets of line starts, made on demand
 }
@@ -52,18 +52,18 @@ const (
 
 // props are the properties of a node: its anchor and its tag.
 type props struct {
-	anchor, tag       string // with their & and !
+	anchor, tag       string // the anchor without its &, the tag with its !
 	tagAt, start      int    // offsets of the tag and of the first property
 	hasAnchor, hasTag bool
 }
 
 func (q *props) any() bool { return q.hasAnchor || q.hasTag }
 
-// peek is the byte n places on, 0 beyond the end (and for NUL, which no caller
-// looks for).
-func (p *parser) peek(n int) byte {
-	if p.pos+n < len(p.src) {
-		return p.src[p.pos+n]
+// peek is the byte at pos, 0 beyond the end (and for NUL, which no caller looks
+// for).
+func (p *parser) peek() byte {
+	if p.pos < len(p.src) {
+		return p.src[p.pos]
 	}
 	return 0
 }
@@ -104,7 +104,7 @@ func (p *parser) markerAt(i int) bool {
 }
 
 // indicator reports whether pos is at the block indicator c.
-func (p *parser) indicator(c byte) bool { return p.peek(0) == c && p.blankAt(p.pos+1) }
+func (p *parser) indicator(c byte) bool { return p.peek() == c && p.blankAt(p.pos+1) }
 
 // ended reports whether the document has no more content.
 func (p *parser) ended() bool { return p.eof() || p.sol && p.markerAt(p.pos) }
@@ -137,7 +137,7 @@ func (p *parser) skip() {
 		c := p.src[p.pos]
 		switch {
 		case p.sol && c == ' ':
-			for p.peek(0) == ' ' {
+			for p.peek() == ' ' {
 				p.pos++
 				p.indent++
 			}
@@ -145,8 +145,8 @@ func (p *parser) skip() {
 			p.gap.space = true
 		case c == ' ' || c == '\t':
 			start, tab := p.pos, false
-			for p.peek(0) == ' ' || p.peek(0) == '\t' {
-				tab = tab || p.peek(0) == '\t'
+			for p.peek() == ' ' || p.peek() == '\t' {
+				tab = tab || p.peek() == '\t'
 				p.pos++
 			}
 			p.gap.space, p.gap.tab, p.gap.tabIndent = true, tab, p.indent
@@ -179,7 +179,7 @@ func (p *parser) skip() {
 func (p *parser) document() *Node {
 	at := atDocument
 	directives := p.prelude()
-	if p.sol && p.markerAt(p.pos) && p.peek(0) == '-' {
+	if p.sol && p.markerAt(p.pos) && p.peek() == '-' {
 		p.take(3)
 		at = afterMarker
 	} else if directives {
@@ -191,7 +191,7 @@ func (p *parser) document() *Node {
 		if !p.ended() {
 			p.fail("unexpected content after the end of the document")
 		}
-		if p.peek(0) == '-' {
+		if p.peek() == '-' {
 			p.fail("more than one document")
 		}
 		p.take(3)
@@ -307,7 +307,7 @@ func (p *parser) block(parent int, at where) *Node {
 		if !inner.any() {
 			tab = p.gap.tab
 		}
-		if c := p.peek(0); c != '&' && c != '!' {
+		if c := p.peek(); c != '&' && c != '!' {
 			break
 		}
 		leadTab = leadTab || p.gap.tab && lead
@@ -320,13 +320,13 @@ func (p *parser) block(parent int, at where) *Node {
 	switch {
 	case p.indicator('-'), p.indicator('?'):
 		if !p.fresh || inline {
-			p.fail("a list or a mapping that begins with %q must start on a line of its own", string(p.peek(0)))
+			p.fail("a list or a mapping that begins with %q must start on a line of its own", string(p.peek()))
 		}
 		if tab || leadTab {
 			p.failTab()
 		}
 		n := p.node(outer)
-		if p.peek(0) == '-' {
+		if p.peek() == '-' {
 			p.sequence(n)
 		} else {
 			p.mapping(n, nil)
@@ -343,7 +343,7 @@ func (p *parser) block(parent int, at where) *Node {
 		p.mapping(whole, p.finish(p.node(inner), raw{}, inner))
 		return p.finish(whole, raw{}, outer)
 
-	case p.peek(0) == '|' || p.peek(0) == '>':
+	case p.peek() == '|' || p.peek() == '>':
 		p.checkTab(parent, at, lead, leadTab)
 		p.merge(&outer, inner)
 		n := p.node(outer)
@@ -461,7 +461,7 @@ func (p *parser) key(indent int) (key *Node, explicit bool) {
 	}
 	start := p.pos
 	var q props
-	for c := p.peek(0); c == '&' || c == '!'; c = p.peek(0) {
+	for c := p.peek(); c == '&' || c == '!'; c = p.peek() {
 		p.property(&q)
 		p.skip()
 		if p.gap.newline || p.eof() {
@@ -489,7 +489,7 @@ func (p *parser) key(indent int) (key *Node, explicit bool) {
 
 // keySpace passes over the white space between a key and its ":".
 func (p *parser) keySpace() {
-	for p.peek(0) == ' ' || p.peek(0) == '\t' {
+	for p.peek() == ' ' || p.peek() == '\t' {
 		p.pos++
 		p.gap.space = true
 	}
@@ -520,7 +520,7 @@ func (p *parser) checkFirstKey(inline, tab bool) {
 // the whole document, tabs are mere white space.
 func (p *parser) checkTab(parent int, at where, lead, leadTab bool) {
 	root := at == atDocument || at == afterMarker
-	if c := p.peek(0); root && (c == '{' || c == '[') {
+	if c := p.peek(); root && (c == '{' || c == '[') {
 		return
 	}
 	if leadTab || p.gap.tab && lead && p.gap.tabIndent <= max(parent, 0) {
@@ -588,7 +588,7 @@ func (p *parser) property(q *props) {
 	}
 	p.merge(q, one)
 	p.take(end - start)
-	switch c := p.peek(0); {
+	switch c := p.peek(); {
 	case p.eof(), c == ' ', c == '\t', c == ',', c == ']', c == '}', p.breakAt(p.pos) > 0:
 	default:
 		p.fail("an anchor or a tag must be set off by white space")

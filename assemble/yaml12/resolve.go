@@ -103,11 +103,10 @@ func (p *parser) tagName(tag string, at int) string {
 // core reads text by the core schema. With a tag only the forms of that tag
 // count; ok is false when none fits, and the value is then the text.
 func core(text, tag string) (value any, ok bool) {
-	name, _ := strings.CutPrefix(tag, coreTag)
-	asks := func(s string) bool { return tag == "" || tag == coreTag+s }
-	if tag != "" && name == "str" && tag == coreTag+"str" {
+	if tag == coreTag+"str" {
 		return text, true
 	}
+	asks := func(s string) bool { return tag == "" || tag == coreTag+s }
 	if asks("null") {
 		switch text {
 		case "", "~", "null", "Null", "NULL":

@@ -16,7 +16,7 @@ type raw struct {
 // quoted or plain scalar, a flow collection. The latter is read into n. Further
 // lines must be indented by need.
 func (p *parser) flowNode(n *Node, need int) raw {
-	switch c := p.peek(0); c {
+	switch c := p.peek(); c {
 	case '"':
 		return raw{p.doubleQuoted(need), true}
 	case '\'':
@@ -275,12 +275,12 @@ func appendUnit(out []byte, r rune) []byte {
 // blockScalar reads a literal or folded scalar from its header on; parent is
 // the indentation of the collection around it, -1 at the document.
 func (p *parser) blockScalar(parent int) raw {
-	folded := p.peek(0) == '>'
+	folded := p.peek() == '>'
 	var chomp byte
 	explicit := 0 // the indentation indicator
 	p.take(1)
-	for !p.blankAt(p.pos) && p.peek(0) != '#' {
-		switch c := p.peek(0); {
+	for !p.blankAt(p.pos) && p.peek() != '#' {
+		switch c := p.peek(); {
 		case chomp == 0 && (c == '-' || c == '+'):
 			chomp = c
 		case explicit == 0 && '1' <= c && c <= '9':
@@ -301,7 +301,7 @@ func (p *parser) blockScalar(parent int) raw {
 // what.
 func (p *parser) lineEnd(what string) {
 	p.keySpace()
-	if p.peek(0) == '#' {
+	if p.peek() == '#' {
 		if !p.gap.space {
 			p.fail("a comment must be set off by white space")
 		}

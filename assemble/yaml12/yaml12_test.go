@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // notation writes a node as JSON whose keys may be any node and whose numbers
@@ -316,9 +315,7 @@ func TestHostileDocumentsCostWhatTheirSizeCosts(t *testing.T) {
 		"laughs": "a: &a [x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n" +
 			"d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: [*d,*d,*d,*d,*d,*d,*d,*d,*d]\n",
 	} {
-		start := time.Now()
-		_, _, _ = Parse([]byte(doc))
-		t.Logf("%s: %v", name, time.Since(start))
+		t.Run(name, func(*testing.T) { _, _, _ = Parse([]byte(doc)) })
 	}
 	if _, _, err := Parse([]byte("a: 1" + r("\n", MaxSize))); err == nil {
 		t.Error("a document beyond the limit is read")
