@@ -1,6 +1,7 @@
 package assemble
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -59,7 +60,7 @@ func ParseTemplate(src []byte) (*Template, []string, error) {
 	root, warnings, err := yaml12.Parse(jsjson.ToWTF8(nil, src))
 	if err != nil {
 		e := &TemplateError{Reason: err.Error()}
-		if where, ok := err.(*yaml12.Error); ok {
+		if where := (*yaml12.Error)(nil); errors.As(err, &where) {
 			e.Line, e.Reason = where.Line, where.Reason
 		}
 		return nil, nil, e

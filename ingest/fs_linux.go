@@ -9,7 +9,7 @@ func remoteFileSystem(path string) string {
 	if unix.Statfs(path, &st) != nil {
 		return ""
 	}
-	switch int64(st.Type) {
+	switch int64(st.Type) { //nolint:unconvert // an int32 on some systems
 	case unix.NFS_SUPER_MAGIC:
 		return "nfs"
 	case unix.SMB_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC:

@@ -51,7 +51,7 @@ type Index struct {
 var setup = sync.OnceFunc(func() {
 	// POSIX locks vanish when any descriptor of the file is closed in this
 	// process; open-file-description locks do not.
-	sqlite.OFDLocking(runtime.GOOS == "linux")
+	_, _ = sqlite.OFDLocking(runtime.GOOS == "linux") // refused where the system has none
 	sqlite.StrictPragmas(true)
 	sqlx.BindDriver("sqlite", sqlx.QUESTION)
 })
@@ -128,8 +128,8 @@ func (x *Index) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x.tx, err = newTx(ctx, conn)
-	return err
+	x.tx = newTx(conn)
+	return nil
 }
 
 func (x *Index) version(ctx context.Context) (int64, error) {

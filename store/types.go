@@ -65,12 +65,11 @@ func Spans(b []byte) (spans []Span, ok bool) {
 	for len(b) > 0 {
 		var v [3]uint64
 		for i := range v {
-			n := 0
-			v[i], n = binary.Uvarint(b)
+			value, n := binary.Uvarint(b)
 			if n <= 0 {
 				return spans, false
 			}
-			b = b[n:]
+			v[i], b = value, b[n:]
 		}
 		s := Span{Offset: after + int64(v[0]), Length: int64(v[1]), Type: int64(v[2])}
 		if s.Offset < after || s.Length < 0 {

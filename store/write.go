@@ -54,7 +54,7 @@ func newRowBuffer(table string, per int, cols ...string) rowBuffer {
 		one: head + row, many: head + row + strings.Repeat(","+row, per-1)}
 }
 
-func newTx(ctx context.Context, conn *sqlx.Conn) (*Tx, error) {
+func newTx(conn *sqlx.Conn) *Tx {
 	t := &Tx{session: &session{conn: conn}}
 	t.newOps = newRowBuffer("operations", 40, "op_no", "run_no", "op_key", "key_hash", "class", "last_key", "rev",
 		"events", "spans", "crc", "side", "payee", "host", "resource", "asset", "amount", "pending_until", "blind", "no_hook", "names")
@@ -63,7 +63,7 @@ func newTx(ctx context.Context, conn *sqlx.Conn) (*Tx, error) {
 	t.newWords = newRowBuffer("words", 60, "word_no", "word")
 	t.newNames = newRowBuffer("operation_names", 60, "name", "class", "last_key", "op_no")
 	t.forget()
-	return t, nil
+	return t
 }
 
 // forget drops what an earlier transaction cached: after a rollback, or when

@@ -16,7 +16,7 @@ const replacement = "\xEF\xBF\xBD"
 func sequence(s []byte, wtf8 bool) (n int, ok bool) {
 	c := s[0]
 	lo, hi := byte(0x80), byte(0xBF)
-	need := 0
+	var need int
 	switch {
 	case c < 0x80:
 		return 1, true

@@ -135,7 +135,7 @@ func core(text, tag string) (value any, ok bool) {
 }
 
 func coreInt(s string) (float64, bool) {
-	base := 0
+	var base int
 	switch {
 	case len(s) > 2 && s[:2] == "0o" && strings.Trim(s[2:], "01234567") == "":
 		base = 8

@@ -21,7 +21,7 @@ func WriteFile(path string, data []byte, perm fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	defer f.Cleanup()
+	defer func() { _ = f.Cleanup() }() // nothing is left to clean once it took its place
 	if _, err := f.Write(data); err != nil {
 		return err
 	}
