@@ -333,84 +333,83 @@ func (a *applier) operation(tx *store.Tx, b *batch, run *store.Run, d *delta, ty
 	if err != nil {
 		return err
 	}
-	op := &store.Operation{Run: run.No, Key: []byte(d.key), Events: int64(len(d.spans))}
-	last := event.AppendTimeKey(nil, d.last)
+	op, s, old := &d.op, &d.sum, (*store.Stored)(nil)
+	op.Run = run.No
 	isNew := k == nil
-	var old *store.Stored
 	if isNew {
-		k = &keptOp{run: run.No, state: &payment.State{}}
-		op.Last = last
+		state := d.facts // not the delta with it
+		k = &keptOp{run: run.No, state: &state, noHook: d.noHook}
 	} else {
 		old = k.stored
-		op.Last, op.Events = old.Last, op.Events+old.Events
-		if timeTextLess(op.Last, last) {
-			op.Last = last
+		op.Events += old.Events
+		if timeTextLess(op.Last, old.Last) {
+			op.Last = old.Last
 		}
-		op.Spans, op.CRC = slices.Clip(old.Spans), old.CRC
-		op.Shape, op.NoHook = old.Shape(), old.NoHook
-		if run.Answers > 0 {
-			links.changed(k.summary())
+		op.Spans, op.CRC, op.Shape = slices.Clip(old.Spans), old.CRC, old.Shape()
+		op.NoHook = op.NoHook || old.NoHook
+		if s, err = a.merge(tx, run, k, d, op, links); err != nil {
+			return err
 		}
 	}
-	op.NoHook = op.NoHook || d.noHook
-	k.noHook, k.own = op.NoHook, nil
-	k.state.Merge(&d.facts)
-	for _, s := range d.spans {
-		typ := types[s.typ]
-		op.Spans = store.AppendSpan(op.Spans, store.Span{Offset: s.offset, Length: int64(s.length), Type: typ}, k.after)
-		k.after = s.offset + int64(s.length)
-		op.CRC = lineSum(op.CRC, s.crc)
+	for _, sp := range d.spans {
+		typ := types[sp.typ]
+		op.Spans = store.AppendSpan(op.Spans, store.Span{Offset: sp.offset, Length: int64(sp.length), Type: typ}, k.after)
+		k.after = sp.offset + int64(sp.length)
+		op.CRC = lineSum(op.CRC, sp.crc)
 		if i, found := slices.BinarySearch(op.Shape, typ); !found {
 			op.Shape = slices.Insert(op.Shape, i, typ)
 		}
 	}
-	if err := a.put(tx, run, op, k, old, links); err != nil {
+	if k.stored, err = tx.Put(op, old); err != nil {
 		return err
 	}
-	if isNew {
-		run.Operations++
-		if b.fresh && !b.last {
-			if a.fresh[run.No] == nil {
-				a.fresh[run.No] = map[uint64]int64{}
-			}
-			a.fresh[run.No][maphash.String(a.seed, d.key)] = op.No
+	links.changed(s)
+	for _, h := range op.Hashes {
+		links.hashes[h] = true
+	}
+	run.Answers += int64(len(op.Answers))
+	if !isNew {
+		run.Answers -= old.Answers
+		a.keep(k)
+		return nil
+	}
+	run.Operations++
+	if !b.fresh || !b.last || len(op.Answers) > 0 || run.Answers > 0 {
+		// Of a run read to its end at once, nothing is likely to go on.
+		a.keep(k)
+	}
+	if b.fresh && !b.last {
+		if a.fresh[run.No] == nil {
+			a.fresh[run.No] = map[uint64]int64{}
 		}
+		a.fresh[run.No][maphash.String(a.seed, d.key)] = op.No
 	}
 	return nil
 }
 
-// put completes an operation from its facts, writes it and keeps it.
-func (a *applier) put(tx *store.Tx, run *store.Run, op *store.Operation, k *keptOp, old *store.Stored, links *linkWork) error {
-	outside := payment.Outside{NoResponseHook: op.NoHook}
+// merge adds a delta's facts to those of an operation already there and
+// completes op from both.
+func (a *applier) merge(tx *store.Tx, run *store.Run, k *keptOp, d *delta, op *store.Operation, links *linkWork) (*payment.Summary, error) {
+	if run.Answers > 0 {
+		links.changed(k.summary())
+	}
+	k.noHook, k.own = op.NoHook, nil
+	k.state.Merge(&d.facts)
+	own := k.summary()
+	s := own
 	if k.linked {
-		if err := a.unlinkMade(tx, old.No, k, links); err != nil {
-			return err
+		if err := a.unlinkMade(tx, k.stored.No, k, links); err != nil {
+			return nil, err
 		}
-		var err error
-		if outside, err = a.outside(tx, old.No, k); err != nil {
-			return err
+		o, err := a.outside(tx, k.stored.No, k)
+		if err != nil {
+			return nil, err
 		}
+		with := k.state.Summary(o)
+		s = &with
 	}
-	s := k.state.Summary(outside)
-	own := &s
-	if k.linked {
-		own = k.summary()
-	}
-	complete(op, &s, own)
-	var err error
-	if k.stored, err = tx.Put(op, old); err != nil {
-		return err
-	}
-	a.keep(k)
-	if old != nil {
-		run.Answers -= old.Answers
-	}
-	run.Answers += int64(len(op.Answers))
-	links.changed(&s)
-	for _, h := range op.Hashes {
-		links.hashes[h] = true
-	}
-	return nil
+	complete(op, s, own)
+	return s, nil
 }
 
 // unlinkMade takes the links of an operation's answers back once it has a

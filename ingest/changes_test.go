@@ -193,6 +193,30 @@ func TestAnEditInTheMiddleOfALongRunIsFound(t *testing.T) {
 	}
 }
 
+func TestALongRunThatWasReplacedIsIndexedWholeInOneStep(t *testing.T) {
+	root, path := newRoot(t)
+	write(t, path("r.ndjson"), line("old", 1, "submitted"))
+	x := open(t, root)
+	wantOperations(t, x, "r/old")
+	// Several batches long: an operation goes on from one to the next.
+	var b strings.Builder
+	for i := 0; b.Len() < 3*batchBytes; i++ {
+		b.WriteString(line(fmt.Sprintf("op%d", i%5000), i, "submitted"))
+	}
+	write(t, path("r.ndjson.new"), b.String())
+	if err := os.Rename(path("r.ndjson.new"), path("r.ndjson")); err != nil {
+		t.Fatal(err)
+	}
+	s, err := x.Status(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Counts.Operations != 5000 || s.Private {
+		t.Errorf("%d operations, want 5000 (private %t)", s.Counts.Operations, s.Private)
+	}
+	mustBeSound(t, x)
+}
+
 func TestAReceiptIsNeverBuiltFromChangedBytes(t *testing.T) {
 	root, path := newRoot(t)
 	data := filler(0, 3000)

@@ -42,6 +42,8 @@ type delta struct {
 	last   []byte // greatest occurred_at text
 	spans  []span
 	facts  payment.State
+	op     store.Operation // what the operation is if nothing of it came before
+	sum    payment.Summary
 	noHook bool // a payment was made in a session that is blind
 }
 
@@ -59,7 +61,7 @@ type batch struct {
 	info  safefile.Info
 	run   int64 // run number the scan started from; 0 for a new run
 	epoch int64 // epoch the scan started from
-	reset bool  // the first batch of a scan from the start of a run known before
+	reset bool  // of a scan from the start of a run known before
 	fresh bool  // this scan began at offset 0: operations not met in it do not exist
 	last  bool
 
@@ -128,11 +130,14 @@ func (p *parser) scan(f *os.File, first batch, crc uint32, session string, limit
 		if b.head, b.tail, err = blockChecksums(f, b.to); err != nil {
 			return err
 		}
+		for _, d := range b.order {
+			d.finish()
+		}
 		if err := emit(&b); err != nil || b.last {
 			return err
 		}
 		next = first
-		next.from, next.reset = b.to, false
+		next.from = b.to
 	}
 }
 
@@ -147,6 +152,13 @@ func (p *parser) tail(r *lineReader) int64 {
 		return tornWhole
 	}
 	return tornPart
+}
+
+// finish works out what does not depend on the index, ahead of the write lock.
+func (d *delta) finish() {
+	d.op = store.Operation{Key: []byte(d.key), Last: event.AppendTimeKey(nil, d.last), Events: int64(len(d.spans)), NoHook: d.noHook}
+	d.facts.SummaryInto(&d.sum, payment.Outside{NoResponseHook: d.noHook})
+	complete(&d.op, &d.sum, &d.sum)
 }
 
 // take folds one complete line into the batch.
