@@ -1,0 +1,356 @@
+package mcp
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"github.com/settlewatch/settlewatch/assemble/jsjson"
+	"github.com/settlewatch/settlewatch/internal/errcode"
+	"github.com/settlewatch/settlewatch/internal/plain"
+)
+
+// maxText is the most bytes a text in a tool call may have, unless its schema
+// allows more.
+const maxText = 2048
+
+//go:embed schemas/*.json
+var schemaFiles embed.FS
+
+// schema is one embedded JSON Schema: what clients are shown and what arguments
+// are held to are the same text.
+type schema struct {
+	source   []byte
+	compiled *jsonschema.Schema
+	members  []string // of the top-level object, in the order of the file
+}
+
+// loadSchema reads, fits to the transport and compiles one schema.
+func loadSchema(file string, over transport) (*schema, error) {
+	source, err := schemaFiles.ReadFile("schemas/" + file)
+	if err != nil {
+		return nil, fmt.Errorf("read schema %s: %w", file, err)
+	}
+	source = bytes.ReplaceAll(source, fmt.Appendf(nil, `"maximum": %d`, longestWait), fmt.Appendf(nil, `"maximum": %d`, over.maxWait))
+	return compile(file, source)
+}
+
+func compile(file string, source []byte) (*schema, error) {
+	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(source))
+	if err != nil {
+		return nil, fmt.Errorf("parse schema %s: %w", file, err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("mem:///"+file, parsed); err != nil {
+		return nil, fmt.Errorf("read schema %s: %w", file, err)
+	}
+	compiled, err := c.Compile("mem:///" + file)
+	if err != nil {
+		return nil, fmt.Errorf("compile schema %s: %w", file, err)
+	}
+	var doc jsjson.Doc
+	if err := doc.Parse(source); err != nil {
+		return nil, fmt.Errorf("parse schema %s: %w", file, err)
+	}
+	s := &schema{source: doc.Root().Append(nil, 0, 0), compiled: compiled}
+	for key := range doc.Root().Get("properties").Members() {
+		s.members = append(s.members, string(key.Text()))
+	}
+	return s, nil
+}
+
+// arguments are checked arguments of a tool call.
+type arguments struct {
+	root jsjson.Node
+}
+
+// text is a text member as WTF-8, "" when absent.
+func (a arguments) text(name string) string { return string(a.root.Get(name).Text()) }
+
+// flag is a boolean member.
+func (a arguments) flag(name string, absent bool) bool {
+	if n := a.root.Get(name); n.Kind() == jsjson.Bool {
+		return n.Bool()
+	}
+	return absent
+}
+
+// number is a whole-number member; the schema has bounded it.
+func (a arguments) number(name string, absent int) int {
+	if n := a.root.Get(name); n.Kind() == jsjson.Number {
+		return int(n.Float())
+	}
+	return absent
+}
+
+// check holds raw arguments to the schema and says in this product's words what
+// is wrong with them. The text is read here and not by the library because a
+// decoded value no longer shows repeated keys.
+func (s *schema) check(raw []byte) (arguments, error) {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		raw = []byte("{}")
+	}
+	doc := new(jsjson.Doc)
+	if err := doc.Parse(raw); err != nil {
+		return arguments{}, s.wrong("the arguments are not JSON: %v", err)
+	}
+	root := doc.Root()
+	if root.Kind() != jsjson.Object {
+		return arguments{}, s.wrong("arguments must be an object, not %s", kindName(root.Kind()))
+	}
+	value, err := s.decode(root, "", s.compiled)
+	if err != nil {
+		return arguments{}, err
+	}
+	if err := s.compiled.Validate(value); err != nil {
+		return arguments{}, s.explain(err)
+	}
+	return arguments{root}, nil
+}
+
+// wrong is an E_INPUT whose hint names the members there are.
+func (s *schema) wrong(format string, args ...any) error {
+	hint := "call it without arguments"
+	if len(s.members) > 0 {
+		hint = "use " + strings.Join(s.members, ", ")
+	}
+	if required := s.compiled.Required; len(required) > 0 {
+		hint += " (needed: " + strings.Join(required, ", ") + ")"
+	}
+	return errcode.New(errcode.Input, hint, format, args...)
+}
+
+// decode makes the value the schema library validates. It refuses repeated keys
+// at any depth, texts over the cap and numbers no double can hold. p is the
+// schema of this value where there is one.
+func (s *schema) decode(n jsjson.Node, at string, p *jsonschema.Schema) (any, error) {
+	switch n.Kind() {
+	case jsjson.Null:
+		return nil, nil
+	case jsjson.Bool:
+		return n.Bool(), nil
+	case jsjson.Number:
+		f := n.Float()
+		if math.IsInf(f, 0) {
+			return nil, s.wrong("%s is too large a number", at)
+		}
+		return f, nil
+	case jsjson.String:
+		most := maxText
+		if p != nil && p.MaxLength != nil {
+			most = max(most, *p.MaxLength)
+		}
+		text := n.Text()
+		if len(text) > most {
+			return nil, s.wrong("%s is %d bytes long, the most is %d", at, len(text), most)
+		}
+		return string(text), nil
+	case jsjson.Array:
+		list := []any{}
+		for e := range n.Elements() {
+			v, err := s.decode(e, fmt.Sprintf("%s[%d]", at, len(list)), nil)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		return list, nil
+	default:
+		object := map[string]any{}
+		for key, value := range n.Members() {
+			name := string(key.Text())
+			inner := memberName(name)
+			if at != "" {
+				inner = at + "." + inner
+			}
+			if _, seen := object[name]; seen {
+				return nil, s.wrong("%s is given more than once", inner)
+			}
+			var of *jsonschema.Schema
+			if p != nil {
+				of = p.Properties[name]
+			}
+			v, err := s.decode(value, inner, of)
+			if err != nil {
+				return nil, err
+			}
+			object[name] = v
+		}
+		return object, nil
+	}
+}
+
+// memberName is how a member is named in a refusal. The caller made the name up,
+// so it is shown cleaned and short.
+func memberName(name string) string { return plain.Quote(name, 64) }
+
+// explain words the first thing the schema library found. It reports in map
+// order; the order here is fixed so that the same call has the same answer.
+func (s *schema) explain(err error) error {
+	var top *jsonschema.ValidationError
+	if !errors.As(err, &top) {
+		return s.wrong("the arguments do not fit")
+	}
+	var leaves []*jsonschema.ValidationError
+	var walk func(*jsonschema.ValidationError)
+	walk = func(e *jsonschema.ValidationError) {
+		if len(e.Causes) == 0 {
+			leaves = append(leaves, e)
+		}
+		for _, cause := range e.Causes {
+			walk(cause)
+		}
+	}
+	walk(top)
+	slices.SortStableFunc(leaves, func(a, b *jsonschema.ValidationError) int {
+		if d := rank(a) - rank(b); d != 0 {
+			return d
+		}
+		return strings.Compare(strings.Join(a.InstanceLocation, "/"), strings.Join(b.InstanceLocation, "/"))
+	})
+	leaf := leaves[0]
+	var path []string
+	for _, p := range leaf.InstanceLocation {
+		path = append(path, memberName(p))
+	}
+	at := strings.Join(path, ".")
+
+	switch k := leaf.ErrorKind.(type) {
+	case *kind.AdditionalProperties:
+		unknown := slices.Clone(k.Properties)
+		slices.Sort(unknown)
+		return s.wrong("there is no member %s", within(at, memberName(unknown[0])))
+	case *kind.Required:
+		return s.wrong("%s is missing", within(at, memberName(k.Missing[0])))
+	case *kind.Type:
+		return s.member(leaf, "%s must be %s, not %s", at, strings.Join(typeNames(k.Want), " or "), typeName(k.Got))
+	case *kind.Enum:
+		return s.member(leaf, "%s is none of the values it can have", at)
+	case *kind.MinLength:
+		if k.Got == 0 {
+			return s.member(leaf, "%s is empty", at)
+		}
+		return s.member(leaf, "%s is too short", at)
+	case *kind.MaxLength:
+		return s.member(leaf, "%s is too long", at)
+	case *kind.Pattern:
+		return s.member(leaf, "%s does not have the form it must have", at)
+	case *kind.Minimum:
+		return s.member(leaf, "%s is too small", at)
+	case *kind.Maximum:
+		return s.member(leaf, "%s is too large", at)
+	default:
+		return s.member(leaf, "%s does not fit", at)
+	}
+}
+
+// rank orders findings: what is there and should not be, then what is missing,
+// then what is wrong.
+func rank(e *jsonschema.ValidationError) int {
+	switch e.ErrorKind.(type) {
+	case *kind.AdditionalProperties:
+		return 0
+	case *kind.Required:
+		return 1
+	default:
+		return 2
+	}
+}
+
+func within(at, name string) string {
+	if at == "" {
+		return name
+	}
+	return at + "." + name
+}
+
+// member is an E_INPUT whose hint says what the member at fault takes.
+func (s *schema) member(leaf *jsonschema.ValidationError, format string, args ...any) error {
+	if len(leaf.InstanceLocation) == 0 {
+		return s.wrong(format, args...)
+	}
+	p := s.compiled
+	for _, name := range leaf.InstanceLocation {
+		if p = p.Properties[name]; p == nil {
+			return s.wrong(format, args...)
+		}
+	}
+	return errcode.New(errcode.Input, takes(p), format, args...)
+}
+
+// takes says in words what values a schema allows.
+func takes(p *jsonschema.Schema) string {
+	if p.Enum != nil {
+		var values []string
+		for _, v := range p.Enum.Values {
+			values = append(values, fmt.Sprint(v))
+		}
+		return "one of " + strings.Join(values, ", ")
+	}
+	var parts []string
+	if p.Types != nil {
+		parts = typeNames(p.Types.ToStrings())
+	}
+	text := strings.Join(parts, " or ")
+	if p.Minimum != nil && p.Maximum != nil {
+		text += " from " + p.Minimum.RatString() + " to " + p.Maximum.RatString()
+	}
+	if p.Pattern != nil {
+		text += " that matches " + p.Pattern.String()
+	}
+	if p.MaxLength != nil {
+		low := "of at most "
+		if p.MinLength != nil && *p.MinLength > 0 {
+			low = "of " + strconv.Itoa(*p.MinLength) + " to "
+		}
+		text += " " + low + strconv.Itoa(*p.MaxLength) + " characters"
+	}
+	return text
+}
+
+var typeWords = map[string]string{
+	"string":  "text",
+	"integer": "a whole number",
+	"number":  "a number",
+	"boolean": "true or false",
+	"object":  "an object",
+	"array":   "a list",
+	"null":    "null",
+}
+
+func typeName(t string) string {
+	if w, ok := typeWords[t]; ok {
+		return w
+	}
+	return t
+}
+
+func typeNames(types []string) (words []string) {
+	for _, t := range types {
+		words = append(words, typeName(t))
+	}
+	return words
+}
+
+func kindName(k jsjson.Kind) string {
+	switch k {
+	case jsjson.Null:
+		return "null"
+	case jsjson.Bool:
+		return "true or false"
+	case jsjson.Number:
+		return "a number"
+	case jsjson.String:
+		return "text"
+	default:
+		return "a list"
+	}
+}

@@ -1,0 +1,317 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	mcplib "github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"github.com/settlewatch/settlewatch/internal/errcode"
+	"github.com/settlewatch/settlewatch/internal/plain"
+)
+
+// Options says what a server offers.
+type Options struct {
+	Version  string       // what the server says it is; "" means "dev"
+	Toolsets []string     // names, see Toolsets; nil means the default ones
+	Log      *slog.Logger // nil discards
+	MaxLine  int          // bytes of one stdio request line; 0 means 4 MiB
+}
+
+// toolset is a group of tools that is switched on by name.
+type toolset struct {
+	name         string
+	isDefault    bool
+	instructions string // what an agent is told when the toolset is on
+	tools        func(*service) []tool
+	register     func(*service) // resources and the like; may be nil
+}
+
+// toolsets is the one table of what a server can offer, in the order in which
+// its instructions are given.
+var toolsets = []toolset{
+	{name: "trace", isDefault: true, instructions: traceInstructions, tools: traceTools, register: traceResources},
+}
+
+// Toolsets lists the names Options.Toolsets takes; the second result holds the
+// ones that are on when none is named.
+func Toolsets() (all, defaults []string) {
+	for _, ts := range toolsets {
+		all = append(all, ts.name)
+		if ts.isDefault {
+			defaults = append(defaults, ts.name)
+		}
+	}
+	return all, defaults
+}
+
+// transport is what differs between the ways to reach a server.
+type transport struct {
+	name    string
+	maxWait int // seconds await_operation may wait
+}
+
+// longestWait is the wait the schema files name, in seconds. It stays under the
+// minute after which many hosts give a call up.
+const longestWait = 55
+
+var overStdio = transport{name: "stdio", maxWait: longestWait}
+
+// tool is one entry of a toolset. Its schemas are the files
+// schemas/<name>.input.json and schemas/<name>.output.json.
+type tool struct {
+	name        string
+	title       string
+	description string
+	idempotent  bool
+	writes      bool // it changes something the product keeps
+	waits       bool // it mostly waits, so it must not hold up calls that work
+	run         func(ctx context.Context, a arguments) (answer, error)
+}
+
+// answer is what a tool found: a short text for people and old clients, and the
+// structured content its output schema describes.
+type answer struct {
+	text string
+	json []byte
+}
+
+// service is a server for one transport.
+type service struct {
+	mcp       *server.MCPServer
+	traces    Traces
+	transport transport
+	log       *slog.Logger
+	waits     map[string]bool // tools that mostly wait
+
+	progressEvery time.Duration
+}
+
+// build makes the server of one transport. Every schema is compiled here: a
+// schema the library cannot compile it would silently not apply.
+func build(t Traces, o Options, over transport) (*service, error) {
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	version := o.Version
+	if version == "" {
+		version = "dev"
+	}
+	chosen, err := choose(o.Toolsets)
+	if err != nil {
+		return nil, err
+	}
+	var instructions []string
+	for _, ts := range chosen {
+		if ts.instructions != "" {
+			instructions = append(instructions, ts.instructions)
+		}
+	}
+	hooks := &server.Hooks{}
+	s := &service{
+		mcp: server.NewMCPServer("settlewatch", version,
+			server.WithTitle("settlewatch"),
+			server.WithInstructions(strings.Join(instructions, "\n\n")),
+			server.WithToolCapabilities(false),
+			server.WithHooks(hooks),
+		),
+		traces:    t,
+		transport: over,
+		log:       log,
+		waits:     map[string]bool{},
+
+		progressEvery: progressEvery,
+	}
+	for _, ts := range chosen {
+		for _, tl := range ts.tools(s) {
+			if err := s.add(tl); err != nil {
+				return nil, err
+			}
+		}
+		if ts.register != nil {
+			ts.register(s)
+		}
+	}
+	return s, nil
+}
+
+// choose looks toolset names up.
+func choose(names []string) ([]toolset, error) {
+	all, defaults := Toolsets()
+	if names == nil {
+		names = defaults
+	}
+	want := map[string]bool{}
+	for _, name := range names {
+		want[name] = true
+	}
+	var chosen []toolset
+	for _, ts := range toolsets {
+		if want[ts.name] {
+			chosen = append(chosen, ts)
+			delete(want, ts.name)
+		}
+	}
+	for _, name := range names {
+		if want[name] {
+			return nil, errcode.New(errcode.Usage, "one or more of "+strings.Join(all, ", "),
+				"there is no toolset %s", plain.Quote(name, plain.Detail))
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, errcode.New(errcode.Usage, "one or more of "+strings.Join(all, ", "), "no toolset was chosen")
+	}
+	return chosen, nil
+}
+
+// add registers a tool with its schemas.
+func (s *service) add(t tool) error {
+	in, err := loadSchema(t.name+".input.json", s.transport)
+	if err != nil {
+		return err
+	}
+	out, err := loadSchema(t.name+".output.json", s.transport)
+	if err != nil {
+		return err
+	}
+	no := false
+	readOnly := !t.writes
+	definition := mcplib.NewToolWithRawSchema(t.name, t.description, in.source)
+	definition.RawOutputSchema = out.source
+	definition.Annotations = mcplib.ToolAnnotation{
+		Title:           t.title,
+		ReadOnlyHint:    &readOnly,
+		DestructiveHint: &no,
+		IdempotentHint:  &t.idempotent,
+		OpenWorldHint:   &no,
+	}
+	definition.Title = t.title
+	if t.waits {
+		s.waits[t.name] = true
+	}
+	s.mcp.AddTool(definition, s.handler(t, in))
+	return nil
+}
+
+// handler checks the arguments of a call, runs the tool and renders what it
+// says. What a tool cannot answer is a result an agent can read and act on; only
+// a fault of this program is a protocol error.
+func (s *service) handler(t tool, in *schema) server.ToolHandlerFunc {
+	return func(ctx context.Context, request mcplib.CallToolRequest) (result *mcplib.CallToolResult, err error) {
+		defer func() {
+			if r := recover(); r != nil {
+				s.panicked(t.name, r)
+				result, err = nil, errors.New(panicText)
+			}
+		}()
+		args, err := in.check(rawArguments(ctx, request))
+		if err != nil {
+			return refusal(err), nil
+		}
+		found, err := t.run(ctx, args)
+		if err != nil {
+			return s.failed(t.name, err), nil
+		}
+		return found.result(), nil
+	}
+}
+
+// panicText says that this program is at fault, and no more: the details are in
+// the log, they may hold paths.
+const panicText = "E_INTERNAL: the server failed while answering. try: call again, and report the server's log if it fails again"
+
+func (s *service) panicked(what string, r any) {
+	s.log.Error("a request panicked", "request", what, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+}
+
+// failed renders what a tool could not do. An error without a code was not
+// worded for an agent and may hold paths, so only the log gets its text.
+func (s *service) failed(tool string, err error) *mcplib.CallToolResult {
+	return refusal(s.worded(tool, err))
+}
+
+// worded is err if it has a code, else an E_INTERNAL that keeps its text back.
+func (s *service) worded(what string, err error) *errcode.Error {
+	var coded *errcode.Error
+	if errors.As(err, &coded) && coded.Code != errcode.Internal {
+		return coded
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return errcode.New(errcode.Internal, "call again", "the call was stopped before it was answered")
+	}
+	s.log.Error("a request failed", "request", what, "error", err)
+	return errcode.New(errcode.Internal, "call again, and report the server's log if it fails again",
+		"the server failed while answering")
+}
+
+// callInfo travels with a request from a transport of this package to the tool.
+type callInfo struct {
+	fromWire  bool            // arguments are what the client sent
+	arguments []byte          // nil if there were none
+	draining  <-chan struct{} // closed when waits should end early
+	progress  func(done, total int, message string)
+	errorCode int // what a resource handler wants in place of the library's code
+}
+
+type callKey struct{}
+
+func callOf(ctx context.Context) *callInfo {
+	info, _ := ctx.Value(callKey{}).(*callInfo)
+	return info
+}
+
+// rawArguments are the arguments as the client wrote them.
+func rawArguments(ctx context.Context, request mcplib.CallToolRequest) []byte {
+	if info := callOf(ctx); info != nil && info.fromWire {
+		return info.arguments
+	}
+	return request.Params.RawArguments
+}
+
+// answerLimit is the most an answer may be, both copies of its content and the
+// envelope counted, in bytes of the line on the wire.
+const answerLimit = 48 << 10
+
+// envelope is kept free of answerLimit for what is wrapped around a result: the
+// echoed id (at most 256 bytes) and the protocol's own members.
+const envelope = 1 << 10
+
+// result is what goes to the client.
+func (a answer) result() *mcplib.CallToolResult {
+	r := mcplib.NewToolResultText(a.text)
+	r.StructuredContent = json.RawMessage(a.json)
+	return r
+}
+
+// fits reports whether a is within the limit of an answer.
+func (a answer) fits() bool {
+	if len(a.json) > answerLimit {
+		return false
+	}
+	text, err := json.Marshal(a.result())
+	return err == nil && len(text) <= answerLimit-envelope
+}
+
+// refusal is an error an agent can act on, as one text block.
+func refusal(err error) *mcplib.CallToolResult {
+	return mcplib.NewToolResultError(errorText(errcode.Of(err)))
+}
+
+// errorText is the one line an agent reads. Message and hint may quote texts
+// from strangers, and each is cut on its own so that a long one cannot push the
+// hint out.
+func errorText(e *errcode.Error) string {
+	return (&errcode.Error{
+		Code:    e.Code,
+		Message: plain.Clean(e.Message, plain.Explanation),
+		Hint:    plain.Clean(e.Hint, plain.Explanation),
+	}).Error()
+}

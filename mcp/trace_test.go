@@ -1,0 +1,250 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/settlewatch/settlewatch/ingest"
+	"github.com/settlewatch/settlewatch/internal/errcode"
+)
+
+func lists(page *ingest.Page, err error) *fake {
+	return &fake{list: func(context.Context, ingest.Query) (*ingest.Page, error) { return page, err }}
+}
+
+func TestListOperationsPassesTheQuestionOn(t *testing.T) {
+	for arguments, want := range map[string]ingest.Query{
+		`{}`: {Limit: 50},
+		`{"template":"my_own-1","run":"latest","completeness":"partial","counterparty":"https://a.example/x","settlement":"unknown","limit":7,"cursor":"abc"}`: {
+			Template: "my_own-1", Run: "latest", Completeness: "partial", Counterparty: "https://a.example/x", Settlement: "unknown", Limit: 7, Cursor: "abc"},
+		`{"run":"\ud83d\ude00\ud800","limit":1.0}`: {Run: "😀\xed\xa0\x80", Limit: 1},
+		`{"limit":1e2}`: {Limit: 100},
+		`{"cursor":"` + strings.Repeat("x", 32768) + `"}`: {Limit: 50, Cursor: strings.Repeat("x", 32768)},
+	} {
+		var got ingest.Query
+		traces := &fake{list: func(_ context.Context, q ingest.Query) (*ingest.Page, error) {
+			got = q
+			return &ingest.Page{}, nil
+		}}
+		if r, isError := ask(t, traces, "list_operations", arguments); isError {
+			t.Errorf("%.80s was refused: %+v", arguments, r.Content)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%.80s:\n%s", arguments, diff)
+		}
+	}
+}
+
+func TestArgumentsMayBeLeftOut(t *testing.T) {
+	c := connect(t, t.Context(), &fake{}, Options{}, shutdown)
+	c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_operations"}}`)
+	c.in.Close()
+	if m := c.must(); m.Error != nil || bytes.Contains(m.Result, []byte("isError")) {
+		t.Errorf("the answer is %s %+v", m.Result, m.Error)
+	}
+}
+
+func TestAPageHasTheMembersOfTheDesignInOrder(t *testing.T) {
+	page := &ingest.Page{
+		Template: "x402-buyer",
+		Operations: []ingest.Row{
+			{
+				Ref: ingest.Ref{Run: "1796030997497", Operation: "op-1"}, Template: "x402-buyer", Completeness: "full",
+				LastEventAt: "2026-11-30T09:29:57.502Z", Counterparty: "0x737143f2900a2b2c6e16a4c3a35ca92cd170b7d1", Amount: "10000",
+				Asset: "eip155:84532/0x036cbd53842c5426634e7929541ec2318f3dcf7e", Settlement: "settled",
+			},
+			{
+				Ref: ingest.Ref{Run: "1796030997497", Null: true}, Template: "x402-buyer", Completeness: "partial",
+				MissingStages: []string{"payment", "settlement"}, Exceptions: 2, LastEventAt: "yesterday", Settlement: "none",
+				Linked: &ingest.Ref{Run: "r2", Operation: "op\xed\xa0\x80"}, Blind: "the client never\x1b[31m hooks answers",
+			},
+		},
+		RunsScanned:  3,
+		NextCursor:   "on",
+		DamagedRuns:  []ingest.Damage{{RunID: "bad", Line: 7, Offset: 100, Reason: "the line is not JSON"}},
+		DamagedTotal: 21,
+	}
+	const want = `{"operations":[` +
+		`{"run_id":"1796030997497","operation_id":"op-1","template":"x402-buyer","completeness":"full","missing_stages":[],"exception_count":0,"last_event_at":"2026-11-30T09:29:57.502Z",` +
+		`"counterparty":"0x737143f2900a2b2c6e16a4c3a35ca92cd170b7d1","amount":"10000","asset":"eip155:84532/0x036cbd53842c5426634e7929541ec2318f3dcf7e","settlement":"settled"},` +
+		`{"run_id":"1796030997497","operation_id":null,"null_operation":true,"template":"x402-buyer","completeness":"partial","missing_stages":["payment","settlement"],"exception_count":2,"last_event_at":"yesterday",` +
+		`"counterparty":null,"amount":null,"asset":null,"settlement":"none","linked_operation":{"run_id":"r2","operation_id":"op\ud800"},"blind":"the client never hooks answers"}],` +
+		`"runs_scanned":3,"next_cursor":"on","damaged_runs":[{"run_id":"bad","line":7,"reason":"the line is not JSON"}],"damaged_total":21}`
+	got, _ := ask(t, lists(page, nil), "list_operations", "{}")
+	if diff := cmp.Diff(want, string(got.Structured)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(want, string(PageDocument(page))); diff != "" {
+		t.Errorf("what the command line prints:\n%s", diff)
+	}
+	const text = `2 operations of 3 runs, newest first: 1 full, 1 partial; settlement: 1 settled, 1 none; more follow with next_cursor
+newest: "op-1" of run "1796030997497", full, settlement settled
+21 damaged runs: operations may be missing; first "bad", the line is not JSON`
+	if diff := cmp.Diff(text, got.Content[0].Text); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAnEmptyPageIsStillAnAnswer(t *testing.T) {
+	got, _ := ask(t, lists(&ingest.Page{RunsScanned: 1}, nil), "list_operations", "{}")
+	if want := `{"operations":[],"runs_scanned":1,"damaged_runs":[],"damaged_total":0}`; string(got.Structured) != want {
+		t.Errorf("the answer is %s", got.Structured)
+	}
+	if got.Content[0].Text != "no operation found in 1 run" {
+		t.Errorf("the text is %q", got.Content[0].Text)
+	}
+}
+
+func TestAPageThatIsTooLargeHoldsFewerRows(t *testing.T) {
+	for name, filler := range map[string]string{
+		"plain texts":                  "x",
+		"texts the library escapes":    "<",
+		"texts of many bytes":          "😀",
+		"control characters":           "\x01",
+		"lone surrogates":              "\xed\xa0\x80",
+		"texts of one byte in quarter": "\"",
+	} {
+		t.Run(name, func(t *testing.T) {
+			page := &ingest.Page{RunsScanned: 1}
+			for i := range 100 {
+				page.Operations = append(page.Operations, ingest.Row{
+					Ref:      ingest.Ref{Run: "r", Operation: fmt.Sprint(i, strings.Repeat(filler, i*7))},
+					Template: "x402-buyer", Completeness: "full", LastEventAt: "t", Settlement: "none"})
+			}
+			got, isError := ask(t, lists(page, nil), "list_operations", `{"limit":100}`)
+			if isError {
+				t.Fatal(got.Content)
+			}
+			var answer struct {
+				Operations []struct {
+					OperationID string `json:"operation_id"`
+					Truncated   bool
+				}
+			}
+			if err := json.Unmarshal(got.Structured, &answer); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(answer.Operations); n == 0 || n == 100 {
+				t.Errorf("%d rows", n)
+			}
+			if got.line < answerLimit/2 {
+				t.Errorf("the answer has %d bytes though more rows would fit", got.line)
+			}
+			for i, row := range answer.Operations {
+				if !strings.HasPrefix(row.OperationID, fmt.Sprint(i)) || row.Truncated {
+					t.Errorf("row %d is %.30q", i, row.OperationID)
+				}
+			}
+			if len(page.Operations) != 100 {
+				t.Error("the page itself was changed")
+			}
+		})
+	}
+}
+
+func TestARowThatIsTooLargeByItselfIsShortened(t *testing.T) {
+	huge := strings.Repeat("\xed\xa0\x80<", 15_000)
+	row := ingest.Row{
+		Ref: ingest.Ref{Run: "r", Operation: huge}, Template: "x402-buyer", Completeness: "partial",
+		LastEventAt: huge, Counterparty: huge, Amount: huge, Asset: huge, Settlement: "none", Linked: &ingest.Ref{Run: huge, Operation: huge}, Blind: huge,
+	}
+	for range 100 {
+		row.MissingStages = append(row.MissingStages, huge[:4000])
+	}
+	got, isError := ask(t, lists(&ingest.Page{Operations: []ingest.Row{row, row}, RunsScanned: 1}, nil), "list_operations", "{}")
+	if isError {
+		t.Fatal(got.Content)
+	}
+	if !bytes.Contains(got.Structured, []byte(`"truncated":true`)) || bytes.Count(got.Structured, []byte(`"completeness"`)) != 1 {
+		t.Errorf("the answer is %.300s", got.Structured)
+	}
+	if !json.Valid(PageDocument(&ingest.Page{Operations: []ingest.Row{row}})) {
+		t.Error("the whole document is not JSON")
+	}
+}
+
+func TestACursorThatIsTooLargeIsSaidSo(t *testing.T) {
+	page := &ingest.Page{Operations: []ingest.Row{{Ref: ingest.Ref{Run: "r", Operation: "o"}, Template: "t", Completeness: "full", Settlement: "none"}}, NextCursor: strings.Repeat("x", 50_000)}
+	got, isError := ask(t, lists(page, nil), "list_operations", "{}")
+	if !isError || !strings.Contains(got.Content[0].Text, "settlewatch list") {
+		t.Errorf("the answer is %+v", got.Content)
+	}
+}
+
+func TestDamageCannotCrowdTheRowsOut(t *testing.T) {
+	page := &ingest.Page{RunsScanned: 40, DamagedTotal: 40}
+	for range 40 {
+		page.DamagedRuns = append(page.DamagedRuns, ingest.Damage{RunID: strings.Repeat("\xed\xa0\x80", 255), Reason: strings.Repeat("<", 500)})
+	}
+	for i := range 20 {
+		page.Operations = append(page.Operations, ingest.Row{Ref: ingest.Ref{Run: "r", Operation: fmt.Sprint(i)}, Template: "x402-buyer", Completeness: "full", Settlement: "none"})
+	}
+	got, _ := ask(t, lists(page, nil), "list_operations", "{}")
+	var answer struct {
+		Operations  []any
+		DamagedRuns []any `json:"damaged_runs"`
+		Total       int   `json:"damaged_total"`
+	}
+	if err := json.Unmarshal(got.Structured, &answer); err != nil {
+		t.Fatal(err)
+	}
+	if len(answer.Operations) != 20 || len(answer.DamagedRuns) == 0 || len(answer.DamagedRuns) > 20 || answer.Total != 40 {
+		t.Errorf("%d rows, %d of %d damaged runs", len(answer.Operations), len(answer.DamagedRuns), answer.Total)
+	}
+}
+
+func TestWhatCannotBeAnsweredSaysWhyAndWhatToDo(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		want string
+	}{
+		"no runs":               {errcode.New(errcode.NoRuns, "check the recorder", "there is no run"), "E_NO_RUNS: there is no run. try: check the recorder"},
+		"wrapped":               {fmt.Errorf("list: %w", errcode.New(errcode.TemplateNotFound, "", "there is no template %q", "x")), `E_TEMPLATE_NOT_FOUND: there is no template "x"`},
+		"hostile text":          {errcode.New(errcode.RunNotFound, "look\x1b]0;t\x07 again", "there is no run %s", "a\u202eb\nc"), "E_RUN_NOT_FOUND: there is no run ab c. try: look again"},
+		"an unexpected error":   {errors.New("open /home/x/.trace: boom"), "E_INTERNAL: the server failed while answering. try: call again, and report the server's log if it fails again"},
+		"a coded internal one":  {errcode.Wrap(errors.New("open /home/x"), errcode.Internal, "", "x"), "E_INTERNAL: the server failed while answering. try: call again, and report the server's log if it fails again"},
+		"a deadline":            {fmt.Errorf("sync: %w", context.DeadlineExceeded), "E_INTERNAL: the call was stopped before it was answered. try: call again"},
+		"a message of any size": {errcode.New(errcode.RunNotFound, "look again", "%s", strings.Repeat("x", 100_000)), "E_RUN_NOT_FOUND: " + strings.Repeat("x", 1999) + "…. try: look again"},
+	} {
+		traces := &fake{
+			list:    func(context.Context, ingest.Query) (*ingest.Page, error) { return nil, test.err },
+			receipt: func(context.Context, ingest.Ref, string) (*ingest.Receipt, error) { return nil, test.err },
+			await: func(context.Context, ingest.Ref, string, time.Duration) (*ingest.Await, error) {
+				return nil, test.err
+			},
+		}
+		for tool, arguments := range map[string]string{
+			"list_operations": `{}`, "get_receipt": `{"run_id":"r","operation_id":"o"}`, "explain": `{"run_id":"r","operation_id":"o"}`,
+			"await_operation": `{"run_id":"r","operation_id":"o","wait_seconds":0}`,
+		} {
+			got, isError := ask(t, traces, tool, arguments)
+			if !isError || len(got.Content) != 1 || got.Content[0].Text != test.want {
+				t.Errorf("%s, %s: %v %+v", name, tool, isError, got.Content)
+			}
+		}
+	}
+}
+
+func TestAwaitOperationPassesTheQuestionOn(t *testing.T) {
+	traces := &fake{await: func(_ context.Context, r ingest.Ref, template string, wait time.Duration) (*ingest.Await, error) {
+		if r != (ingest.Ref{Run: "r", Operation: "o"}) || template != "mine" || wait != 55*time.Second {
+			t.Errorf("asked for %+v by %q in %v", r, template, wait)
+		}
+		return &ingest.Await{Ref: r, Template: "my own", Completeness: "partial", Settlement: "pending", TimedOut: true}, nil
+	}}
+	got, _ := ask(t, traces, "await_operation", `{"run_id":"r","operation_id":"o","template":"mine","wait_seconds":55}`)
+	if want := `{"run_id":"r","operation_id":"o","template":"my own","completeness":"partial","settlement":"pending","timed_out":true}`; string(got.Structured) != want {
+		t.Errorf("the answer is %s", got.Structured)
+	}
+	if want := `operation "o" of run "r" is still partial by my own; settlement pending`; got.Content[0].Text != want {
+		t.Errorf("the text is %q", got.Content[0].Text)
+	}
+}
