@@ -81,7 +81,13 @@ func Open(ctx context.Context, o Options) (*Indexer, error) {
 	x.events = filepath.Join(x.root, "events")
 	x.templates = filepath.Join(x.root, "templates")
 	if o.TemplatesDir != "" {
-		if x.templates, err = resolve(o.TemplatesDir); err != nil {
+		// A directory that is not there holds no template, as a file that is not
+		// there is none (trace contract, section 4).
+		x.templates, err = resolve(o.TemplatesDir)
+		if errors.Is(err, fs.ErrNotExist) {
+			x.templates, err = filepath.Abs(o.TemplatesDir)
+		}
+		if err != nil {
 			return nil, errcode.Wrap(err, errcode.Root, "name an existing directory with --templates-dir", "open the templates directory %q", o.TemplatesDir)
 		}
 	}

@@ -13,7 +13,6 @@ type Code string
 // The codes, as the design lists them.
 const (
 	Usage              Code = "E_USAGE"
-	Policy             Code = "E_POLICY"
 	Root               Code = "E_ROOT"
 	NoRuns             Code = "E_NO_RUNS"
 	RunNotFound        Code = "E_RUN_NOT_FOUND"
@@ -32,7 +31,6 @@ const (
 // configuration.
 var exits = map[Code]int{
 	Usage:              2,
-	Policy:             2,
 	Root:               2,
 	NoRuns:             1,
 	RunNotFound:        1,

@@ -1,0 +1,22 @@
+// Command settlewatch runs beside an agent that pays: it serves the agent's own
+// payment receipts over MCP, and shows the same to a person.
+//
+// It is the composition root. It owns flags, wiring, exit codes and what a
+// terminal shows; it is the only package that reads the environment and the wall
+// clock. Each command is one file: it takes a struct of options, asks the
+// packages below, and renders. It must never hold a rule of the trace or guard
+// contract itself.
+//
+// Rules of the output:
+//
+//   - stdout carries the answer and nothing else. It is written once, when the
+//     command has succeeded; with --json a failure leaves it empty.
+//   - stderr carries notes, progress and the error. With --json the error is
+//     {"error": {"code", "message", "hint"}} on one line.
+//   - What strangers wrote passes plain.Clean on its way to a table or a
+//     sentence. Only `receipt --json` and `build --json` are byte-exact.
+//   - Colour and progress bars appear on a terminal only; NO_COLOR turns colour
+//     off. Nothing is said by colour alone.
+//   - Exit status: 0 answered, 1 could not answer, 2 bad usage or configuration,
+//     3 damage or unsoundness found.
+package main

@@ -1,0 +1,350 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/settlewatch/settlewatch/assemble/jsjson"
+	"github.com/settlewatch/settlewatch/ingest"
+	"github.com/settlewatch/settlewatch/internal/errcode"
+	"github.com/settlewatch/settlewatch/internal/plain"
+	"github.com/settlewatch/settlewatch/internal/safefile"
+)
+
+func (a *app) doctor() *cobra.Command {
+	var o rootOptions
+	var asJSON bool
+	c := a.command(&cobra.Command{
+		Use:   "doctor [flags]",
+		Short: "check the machine, the trace root, the index and the hosts",
+		Long: `Check what settlewatch depends on and say what to do about each finding. Exit status 3
+when something is damaged: a run, or an index that cannot be used.`,
+		Args: cobra.NoArgs,
+	}, func(ctx context.Context, _ []string) error {
+		d, err := a.examine(ctx, o)
+		if err != nil {
+			return err
+		}
+		return a.showFindings(d, asJSON)
+	})
+	o.flags(c.Flags())
+	jsonFlag(c.Flags(), &asJSON)
+	return c
+}
+
+// How grave a finding is.
+const (
+	fine    = "ok"
+	notice  = "note" // worth knowing
+	warning = "warn" // works, but not as well as it could
+	failure = "fail" // damage
+)
+
+type finding struct {
+	check, level, text, try string
+}
+
+type findings []finding
+
+func (d *findings) add(check, level, try, format string, args ...any) {
+	*d = append(*d, finding{check, level, fmt.Sprintf(format, args...), try})
+}
+
+// quiet reports that a check has found nothing so far.
+func (d findings) quiet(check string) bool {
+	return !slices.ContainsFunc(d, func(f finding) bool { return f.check == check })
+}
+
+func (a *app) showFindings(d findings, asJSON bool) error {
+	failed := slices.ContainsFunc(d, func(f finding) bool { return f.level == failure })
+	if asJSON {
+		rows := make([]object, len(d))
+		for i, f := range d {
+			rows[i] = object{{"check", f.check}, {"level", f.level}, {"text", oneLine(f.text)}}.add("try", oneLine(f.try))
+		}
+		a.answer(object{{"shape", "doctor/1"}, {"sound", !failed}, {"findings", rows}})
+	} else {
+		t := table{}
+		for _, f := range d {
+			style := map[string]string{warning: yellow, failure: red}[f.level]
+			t.row(style, f.level, f.check, f.text)
+			if f.try != "" {
+				t.row("", "", "", "try: "+f.try)
+			}
+		}
+		a.show(&t)
+	}
+	if failed {
+		return unsound
+	}
+	return nil
+}
+
+// examine makes every check. A check that cannot be made is a finding, not an
+// error; only a root that is not there ends the examination.
+func (a *app) examine(ctx context.Context, o rootOptions) (findings, error) {
+	var d findings
+	root, err := o.resolve()
+	if err != nil {
+		return nil, err
+	}
+	d.add("program", fine, "", "settlewatch %s, reads %s", version(), traceFormat)
+	a.checkRoot(&d, root)
+	runs := listRuns(root)
+	d.runFiles(runs)
+	a.checkClock(&d, runs)
+	d.adapters(runs)
+	checkWatch(&d, filepath.Join(root, "events"))
+	a.checkIndex(ctx, &d, o)
+	a.checkHosts(&d)
+	return d, nil
+}
+
+func (a *app) checkRoot(d *findings, root string) {
+	d.add("root", fine, "", "%s", root)
+	events := filepath.Join(root, "events")
+	real, err := safefile.ResolveRoot(events)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		d.add("root", warning, "start the agent's recorder with this root", "there is no events directory yet")
+	case err != nil:
+		d.add("root", failure, "make events/ a readable directory", "events cannot be read: %v", bare(err))
+	default:
+		if rel, err := filepath.Rel(root, real); err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+			d.add("root", failure, "keep events/ inside the root", "events is a link that leads out of the root, to %s", real)
+		}
+	}
+	for _, place := range []string{root, real} {
+		if info, err := os.Stat(place); err == nil && place != "" && info.Mode().Perm()&0o002 != 0 {
+			d.add("permissions", warning, "chmod o-w "+place, "every user of this machine may write into %s, and so invent payments", place)
+		}
+	}
+	for _, place := range []string{root, real} {
+		if kind, remote := fileSystem(place); kind != "" && place != "" {
+			if remote {
+				d.add("file system", warning, "nothing, or keep the root on a local disk",
+					"%s is on %s, where changes made by other machines are not announced: every question looks at every run file", place, kind)
+			} else if place == root {
+				d.add("file system", fine, "", "%s", kind)
+			}
+		}
+	}
+}
+
+// runFiles looks at the entries of events/ without reading them.
+func (d *findings) runFiles(runs []runFile) {
+	if len(runs) == 0 {
+		return
+	}
+	dir, err := safefile.OpenDir(runs[0].dir)
+	if err != nil {
+		d.add("run files", failure, "check the directory's permissions", "events cannot be opened: %v", bare(err))
+		return
+	}
+	defer dir.Close()
+	var linked, odd []string
+	for _, r := range runs {
+		info, err := dir.Stat(r.name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			odd = append(odd, plain.Quote(r.id, plain.Detail)+" cannot be looked at")
+		case !info.Regular:
+			odd = append(odd, plain.Quote(r.id, plain.Detail)+" is a "+info.Kind)
+		case info.Nlink > 1:
+			linked = append(linked, plain.Quote(r.id, plain.Detail))
+		}
+	}
+	if len(odd) > 0 {
+		d.add("run files", failure, "move them out of events/", "%s not regular files: %s", are(len(odd)), few(odd))
+	}
+	if len(linked) > 0 {
+		d.add("run files", notice, "check who else has them: ls -li", "%s under more than one name, so they may be written from elsewhere: %s",
+			map[bool]string{true: "1 run is known", false: number(int64(len(linked))) + " runs are known"}[len(linked) == 1], few(linked))
+	}
+	if d.quiet("run files") {
+		d.add("run files", fine, "", "%s", plural(int64(len(runs)), "run"))
+	}
+}
+
+func are(n int) string {
+	if n == 1 {
+		return "1 run is"
+	}
+	return number(int64(n)) + " runs are"
+}
+
+// few lists a few of many.
+func few(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+}
+
+// checkClock compares this machine's clock with what was written here.
+func (a *app) checkClock(d *findings, runs []runFile) {
+	const slack = 5 * time.Minute
+	now := a.env.now()
+	var newest time.Time
+	for _, r := range runs {
+		if info, err := os.Lstat(filepath.Join(r.dir, r.name)); err == nil && info.ModTime().After(newest) {
+			newest = info.ModTime()
+		}
+	}
+	switch {
+	case now.Year() < 2026:
+		d.add("clock", warning, "set the clock", "the clock says %s, before this trace format existed", stamp(now))
+	case newest.Sub(now) > slack:
+		d.add("clock", warning, "set the clock, here or where the run files are written",
+			"a run file was changed at %s, which is in the future: waits and windows will be wrong", stamp(newest))
+	default:
+		d.add("clock", fine, "", "%s", stamp(now))
+	}
+}
+
+// The adapters this program was written against (trace contract, sections 9
+// and 10).
+var knownAdapters = []string{"trace-x402", "trace-circle"}
+
+// adapters reads the beginning of the newest runs and names the recorders it
+// does not know. Their events are served as the contract says for unknown
+// members.
+func (d *findings) adapters(runs []runFile) {
+	const newest, beginning = 20, 64 << 10
+	seen := map[string]bool{}
+	var doc jsjson.Doc
+	var buf []byte
+	for _, r := range runs[max(0, len(runs)-newest):] {
+		dir, err := safefile.OpenDir(r.dir)
+		if err != nil {
+			continue
+		}
+		f, _, err := dir.Open(r.name)
+		dir.Close()
+		if err != nil {
+			continue
+		}
+		buf, _ = io.ReadAll(io.LimitReader(f, beginning))
+		f.Close()
+		for line := range bytes.Lines(buf) {
+			if !bytes.HasSuffix(line, []byte("\n")) || doc.Parse(bytes.TrimSuffix(line, []byte("\n"))) != nil {
+				continue
+			}
+			event := doc.Root()
+			if name := event.Get("adapter").Text(); name != nil && !slices.Contains(knownAdapters, string(name)) {
+				seen["adapter "+plain.Quote(string(name), 60)] = true
+			}
+			if v := event.Get("payload").Get("x402_version"); v.Kind() == jsjson.Number && v.Float() > 2 {
+				seen["x402 version "+string(jsjson.AppendNumber(nil, v.Float()))] = true
+			}
+		}
+	}
+	if len(seen) == 0 {
+		return
+	}
+	var names []string
+	for name := range seen {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	d.add("recorder", warning, "look for a newer settlewatch; until then read such operations with care",
+		"events of kinds this version does not know: %s", few(names))
+}
+
+func (a *app) checkIndex(ctx context.Context, d *findings, o rootOptions) {
+	x, err := a.open(ctx, o)
+	if err != nil {
+		e := errcode.Of(err)
+		d.add("index", failure, e.Hint, "%s", e.Message)
+		return
+	}
+	defer x.Close()
+	s, err := x.Status(ctx)
+	if err != nil {
+		e := errcode.Of(err)
+		d.add("index", failure, e.Hint, "%s", e.Message)
+		return
+	}
+	a.indexFindings(d, s)
+	if kind, remote := fileSystem(filepath.Dir(s.Index)); remote && !s.Private {
+		d.add("index", warning, "--index with a file on a local disk", "the index is on %s, where its locks cannot be relied on", kind)
+	}
+	for _, file := range []string{filepath.Dir(s.Index), s.Index} {
+		if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o022 != 0 && !s.Private {
+			d.add("permissions", warning, "chmod go-w "+file, "other users may write to %s", file)
+		}
+	}
+	if d.quiet("permissions") {
+		d.add("permissions", fine, "", "nobody else may write to the root or the index")
+	}
+}
+
+func (a *app) indexFindings(d *findings, s *ingest.Status) {
+	if s.Private {
+		d.add("index", warning, "give the guard directory to this user, or name a writable file with --index",
+			"the usual place cannot be used, so each process builds an index of its own: %s", s.Index)
+	} else {
+		d.add("index", fine, "", "%s, %s, %s", s.Index, size(s.IndexBytes), plural(s.Counts.Operations, "operation"))
+	}
+	if s.DamagedRuns > 0 {
+		var names []string
+		for _, r := range s.Damaged {
+			names = append(names, fmt.Sprintf("%s line %d: %s", plain.Quote(r.RunID, 60), r.Line, r.Reason))
+		}
+		d.add("damage", failure, "settlewatch status names them; a damaged line may hide a payment",
+			"%s: %s", plural(int64(s.DamagedRuns), "damaged run"), few(names))
+	}
+	for _, t := range s.TornRuns {
+		if age := a.env.now().Sub(t.Since); age > 5*time.Second {
+			d.add("damage", warning, "nothing if the recorder still runs; else the last event of the run is lost",
+				"run %s ends in an unfinished line of %s, unchanged for %s", plain.Quote(t.RunID, 60), size(t.Bytes), age.Round(time.Second))
+		}
+	}
+	if d.quiet("damage") {
+		d.add("damage", fine, "", "every line of every run can be read")
+	}
+}
+
+func (a *app) checkHosts(d *findings) {
+	p, err := a.places()
+	if err != nil {
+		d.add("hosts", notice, "", "%s", errcode.Of(err).Message)
+		return
+	}
+	found := false
+	for _, h := range hosts {
+		file := h.file(p)
+		switch state, command := configured(file, h, "settlewatch"); state {
+		case "installed":
+			found = true
+			if _, err := os.Stat(command); filepath.IsAbs(command) && err != nil {
+				d.add("hosts", warning, "settlewatch install "+h.id+" --write", "%s would start %s, which is not there", h.name, command)
+			} else if !filepath.IsAbs(command) {
+				d.add("hosts", notice, "settlewatch install "+h.id+" --write", "%s starts %s by a name that depends on its PATH", h.name, plain.Quote(command, plain.Detail))
+			} else {
+				d.add("hosts", fine, "", "%s starts %s", h.name, command)
+			}
+		case "not installed":
+			d.add("hosts", notice, "settlewatch install "+h.id, "%s is here and does not start settlewatch (%s)", h.name, file)
+		case "not plain JSON", "cannot be read":
+			d.add("hosts", notice, "settlewatch install "+h.id+" prints the entry to look for", "%s: %s %s", h.name, file, map[string]string{
+				"not plain JSON": "may hold comments, so it was not looked into", "cannot be read": "cannot be read"}[state])
+		}
+	}
+	if !found {
+		d.add("hosts", notice, "settlewatch install", "no host starts settlewatch from its usual file")
+	}
+}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/settlewatch/settlewatch/ingest"
+	"github.com/settlewatch/settlewatch/mcp"
+)
+
+func (a *app) explain() *cobra.Command {
+	var o receiptOptions
+	c := a.command(&cobra.Command{
+		Use:   "explain [flags] [RUN] OPERATION",
+		Short: "explain the receipt of one operation in sentences",
+		Long: `Say what was observed of one operation, in order, what is missing and what that means.
+The text follows from the receipt alone and is what the agent is told.
+` + operandsHelp,
+		Args: cobra.MaximumNArgs(2),
+	}, func(ctx context.Context, args []string) error {
+		return a.withReceipt(ctx, o, args, func(r *ingest.Receipt) error {
+			if o.json {
+				return a.document(mcp.ExplainDocument(r))
+			}
+			a.say("%s", mcp.Explanation(r))
+			return nil
+		})
+	})
+	o.bind(c)
+	return c
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/settlewatch/settlewatch/internal/plain"
+)
+
+// unsound is the exit status of a command that found damage.
+const unsound = status(3)
+
+func (a *app) fsck() *cobra.Command {
+	var o rootOptions
+	var asJSON bool
+	c := a.command(&cobra.Command{
+		Use:   "fsck [flags]",
+		Short: "prove the index equal to a fresh one, row by row",
+		Long: `Build a second index beside the live one and compare them row by row. Exit status 3
+when they differ; settlewatch reindex then puts it right.`,
+		Args: cobra.NoArgs,
+	}, func(ctx context.Context, _ []string) error {
+		x, err := a.open(ctx, o)
+		if err != nil {
+			return err
+		}
+		defer x.Close()
+		p := a.progress("checking")
+		report, err := x.Fsck(ctx, p.report)
+		p.end()
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			differences := make([]string, len(report.Differences))
+			for i, d := range report.Differences {
+				differences[i] = plain.Clean(d, plain.Explanation)
+			}
+			a.answer(append(append(object{{"shape", "fsck/1"}, {"sound", len(differences) == 0}}, countsJSON(report.Counts)...),
+				member{"differences", differences}))
+		} else {
+			a.showCounts(report.Counts)
+			for _, d := range report.Differences {
+				a.say("differs: %s", plain.Clean(d, plain.Explanation))
+			}
+			if len(report.Differences) == 0 {
+				a.say("the index is sound")
+			} else {
+				a.say("the index differs from its run files; try: settlewatch reindex")
+			}
+		}
+		if len(report.Differences) > 0 {
+			return unsound
+		}
+		return nil
+	})
+	o.flags(c.Flags())
+	jsonFlag(c.Flags(), &asJSON)
+	return c
+}

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/settlewatch/settlewatch/internal/errcode"
+	"github.com/settlewatch/settlewatch/internal/plain"
+	"github.com/settlewatch/settlewatch/internal/safefile"
+)
+
+type installOptions struct {
+	rootOptions
+	name   string
+	config path
+	write  bool
+	json   bool
+}
+
+func (a *app) install() *cobra.Command {
+	var o installOptions
+	ids := make([]string, len(hosts))
+	for i, h := range hosts {
+		ids[i] = h.id
+	}
+	c := a.command(&cobra.Command{
+		Use:   "install [flags] [HOST]",
+		Short: "print the configuration an agent's host needs, or write it",
+		Long: `Print the entry that makes a host start settlewatch, and the file it belongs into. With
+--write it is merged into that file: everything else in it stays as it is, and a copy of
+the old file is left beside it. Without a host the known ones are listed.
+
+HOST is one of ` + strings.Join(ids, ", ") + `.`,
+		Args:      cobra.MaximumNArgs(1),
+		ValidArgs: ids,
+	}, func(_ context.Context, args []string) error {
+		if len(args) == 0 {
+			return a.listHosts(o)
+		}
+		for _, h := range hosts {
+			if h.id == args[0] {
+				return a.runInstall(o, h)
+			}
+		}
+		return usage("there is no host %s; known are %s", plain.Quote(args[0], plain.Detail), strings.Join(ids, ", "))
+	})
+	f := c.Flags()
+	o.rootOptions.flags(f)
+	f.StringVar(&o.name, "name", "settlewatch", "name of the server in the host")
+	f.Var(&o.config, "config", "the host's configuration file, if it is elsewhere")
+	f.BoolVar(&o.write, "write", false, "merge the entry into the file")
+	jsonFlag(f, &o.json)
+	return c
+}
+
+// maxConfig bounds a host's configuration file.
+const maxConfig = 16 << 20
+
+func (a *app) listHosts(o installOptions) error {
+	if o.write || o.config != "" {
+		return usage("say which host to install into")
+	}
+	p, err := a.places()
+	if err != nil {
+		return err
+	}
+	t := table{head: []string{"HOST", "NAME", "FILE", "STATE"}}
+	rows := make([]object, len(hosts))
+	for i, h := range hosts {
+		file := h.file(p)
+		state, _ := configured(file, h, o.name)
+		rows[i] = object{{"host", h.id}, {"name", h.name}, {"file", file}, {"state", state}}
+		t.row("", h.id, h.name, file, state)
+	}
+	if o.json {
+		a.answer(object{{"shape", "hosts/1"}, {"hosts", rows}})
+		return nil
+	}
+	a.show(&t)
+	a.say("")
+	a.say("settlewatch install HOST prints the entry; --write merges it into the file")
+	return nil
+}
+
+// configured says whether a host's file names our server, and which command it
+// would start.
+func configured(file string, h host, name string) (state, command string) {
+	data, err := safefile.ReadFile(file, maxConfig)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "no file", ""
+	}
+	if err != nil {
+		return "cannot be read", ""
+	}
+	var top map[string]json.RawMessage
+	if json.Unmarshal(data, &top) != nil {
+		return "not plain JSON", ""
+	}
+	var servers map[string]struct {
+		Command string `json:"command"`
+	}
+	if json.Unmarshal(top[h.key], &servers) == nil {
+		if s, ok := servers[name]; ok {
+			return "installed", s.Command
+		}
+	}
+	return "not installed", ""
+}
+
+func (a *app) runInstall(o installOptions, h host) error {
+	entry, err := a.serverEntry(o, h)
+	if err != nil {
+		return err
+	}
+	file := string(o.config)
+	if file == "" {
+		p, err := a.places()
+		if err != nil {
+			return err
+		}
+		file = h.file(p)
+	}
+	if file, err = filepath.Abs(file); err != nil {
+		return errcode.Wrap(err, errcode.Input, "an absolute path", "find %s", plain.Quote(string(o.config), plain.Detail))
+	}
+	whole := object{{h.key, object{{o.name, entry}}}}
+	if !o.write {
+		if o.json {
+			a.answer(installJSON(h, o, file, entry, false, ""))
+			return nil
+		}
+		a.say("%s reads its servers from %s", h.name, plain.Clean(file, plain.Detail))
+		a.say("put this there, beside what the file already holds:")
+		a.say("")
+		a.out.Write(append(encodeJSON(whole, 2), '\n'))
+		a.say("")
+		a.say("or let settlewatch do it: settlewatch install %s --write", h.id)
+		return nil
+	}
+	backup, changed, err := a.writeEntry(file, h, o.name, entry)
+	if errors.Is(err, errNotJSON) && h.comments && !o.json {
+		// A file with comments is the person's: what we would write back has none.
+		a.say("%s holds comments or other things that are not plain JSON, so it is left as it is.", plain.Clean(file, plain.Detail))
+		a.say("add this to it by hand:")
+		a.say("")
+		a.out.Write(append(encodeJSON(whole, 2), '\n'))
+		return status(1)
+	}
+	if err != nil {
+		return refuseFile(file, err)
+	}
+	if o.json {
+		a.answer(installJSON(h, o, file, entry, changed, backup))
+		return nil
+	}
+	switch {
+	case !changed:
+		a.say("%s is already set up in %s", h.name, plain.Clean(file, plain.Detail))
+	case backup != "":
+		a.say("wrote %s; the old file is %s", plain.Clean(file, plain.Detail), plain.Clean(backup, plain.Detail))
+	default:
+		a.say("wrote %s", plain.Clean(file, plain.Detail))
+	}
+	a.say("now %s", h.after)
+	return nil
+}
+
+func installJSON(h host, o installOptions, file string, entry object, written bool, backup string) object {
+	return object{{"shape", "install/1"}, {"host", h.id}, {"name", o.name}, {"file", file}, {"key", h.key}, {"entry", entry},
+		{"written", written}}.add("backup", backup)
+}
+
+// serverEntry is what the host is told to start. Hosts start servers in
+// directories of their own, so every path is absolute.
+func (a *app) serverEntry(o installOptions, h host) (object, error) {
+	command, err := a.env.executable()
+	if err != nil {
+		return nil, errcode.Wrap(err, errcode.Input, "install the binary with `go install ./cmd/settlewatch` and call it by its path", "find this program's own file")
+	}
+	if strings.Contains(filepath.ToSlash(command), "/go-build") {
+		const how = "go install ./cmd/settlewatch, then settlewatch install from there"
+		if o.write {
+			return nil, errcode.New(errcode.Input, how, "install a program that `go run` made: it is deleted when it ends")
+		}
+		a.note("note: this program was made by `go run` and is deleted when it ends; try: %s", how)
+	}
+	args := []string{"serve"}
+	for _, f := range []struct {
+		flag  string
+		value path
+	}{{"--dir", o.dir}, {"--index", o.index}, {"--templates-dir", o.templatesDir}} {
+		if f.value == "" {
+			continue
+		}
+		abs, err := filepath.Abs(string(f.value))
+		if err != nil {
+			return nil, errcode.Wrap(err, errcode.Input, "an absolute path", "find %s", plain.Quote(string(f.value), plain.Detail))
+		}
+		args = append(args, f.flag, abs)
+	}
+	if _, err := o.resolve(); err != nil {
+		a.note("note: %s is not there yet; the server starts all the same and finds it when the recorder has made it", o.dir)
+	}
+	return h.entry(command, args), nil
+}
+
+// writeEntry merges the entry into a host's file. It gives the path of the copy
+// of the old file, if there was one.
+func (a *app) writeEntry(file string, h host, name string, entry object) (backup string, changed bool, err error) {
+	perm := fs.FileMode(0o600)
+	old, err := safefile.ReadFile(file, maxConfig)
+	exists := err == nil
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			return "", false, err
+		}
+	case err != nil:
+		return "", false, err
+	default:
+		if info, err := os.Lstat(file); err == nil {
+			perm = info.Mode().Perm()
+		}
+	}
+	merged, err := mergeEntry(old, h.key, name, entry)
+	if err != nil {
+		return "", false, err
+	}
+	if exists && string(merged) == string(old) {
+		return "", false, nil
+	}
+	if exists {
+		if backup, err = a.backUp(file, old, perm); err != nil {
+			return "", false, err
+		}
+	}
+	return backup, true, safefile.WriteFile(file, merged, perm)
+}
+
+// backUp copies a file beside itself under a name that was free.
+func (a *app) backUp(file string, data []byte, perm fs.FileMode) (string, error) {
+	base := file + ".backup-" + a.env.now().UTC().Format("20060102T150405Z")
+	for n := 0; ; n++ {
+		name := base
+		if n > 0 {
+			name = fmt.Sprintf("%s-%d", base, n)
+		}
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+		if errors.Is(err, fs.ErrExist) && n < 100 {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		_, err = f.Write(data)
+		if err == nil {
+			err = f.Sync()
+		}
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+		return name, err
+	}
+}
+
+// refuseFile says why a host's file was left alone.
+func refuseFile(file string, err error) error {
+	shown := plain.Quote(file, plain.Detail)
+	var odd *safefile.NotRegular
+	switch {
+	case errors.As(err, &odd):
+		return errcode.New(errcode.Input, "--config with the real file, or add the entry by hand (install without --write prints it)",
+			"write %s: %s", shown, odd.Reason)
+	case errors.Is(err, errNotJSON):
+		return errcode.New(errcode.Input, "put the file right, or add the entry by hand (install without --write prints it)",
+			"merge into %s: it is not plain JSON", shown)
+	}
+	return errcode.Wrap(bare(err), errcode.Input, "put the file right, or add the entry by hand (install without --write prints it)",
+		"merge into %s", shown)
+}

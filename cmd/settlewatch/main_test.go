@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"settlewatch": func() {
+			// As main does; a test binary has a main of its own.
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, system()))
+		},
+	})
+}
+
+func TestScript(t *testing.T) {
+	repository, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			home := filepath.Join(e.WorkDir, "home")
+			e.Setenv("HOME", home)
+			e.Setenv("XDG_CONFIG_HOME", "")
+			e.Setenv("TMPDIR", filepath.Join(e.WorkDir, ".tmp"))
+			return os.MkdirAll(home, 0o700)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			// record NAME [DIR] copies a recorded trace; its root is .trace unless
+			// said otherwise.
+			"record": func(ts *testscript.TestScript, _ bool, args []string) {
+				to := ".trace"
+				if len(args) > 1 {
+					to = args[1]
+				}
+				ts.Check(os.CopyFS(ts.MkAbs(filepath.Join(to, "events")),
+					os.DirFS(filepath.Join(repository, "testdata", "runs", args[0], "events"))))
+			},
+			// vector NAME copies a whole parity case.
+			"vector": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(os.CopyFS(ts.MkAbs(args[0]), os.DirFS(filepath.Join(repository, "testdata", "parity", args[0]))))
+			},
+			// append FILE TEXT appends without a newline, line FILE TEXT with one.
+			"append": func(ts *testscript.TestScript, _ bool, args []string) { appendTo(ts, args[0], args[1]) },
+			"line":   func(ts *testscript.TestScript, _ bool, args []string) { appendTo(ts, args[0], args[1]+"\n") },
+			"link": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(os.Link(ts.MkAbs(args[0]), ts.MkAbs(args[1])))
+			},
+			"pipe": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(syscall.Mkfifo(ts.MkAbs(args[0]), 0o600))
+			},
+			// empty FILE... holds when each file is empty.
+			"empty": func(ts *testscript.TestScript, neg bool, args []string) {
+				for _, name := range args {
+					if (ts.ReadFile(name) == "") == neg {
+						ts.Fatalf("%s: %q", name, ts.ReadFile(name))
+					}
+				}
+			},
+			// nothing-in DIR holds when a directory has no entries.
+			"nothing-in": func(ts *testscript.TestScript, _ bool, args []string) {
+				entries, err := os.ReadDir(ts.MkAbs(args[0]))
+				ts.Check(err)
+				if len(entries) > 0 {
+					ts.Fatalf("%s holds %s", args[0], entries[0].Name())
+				}
+			},
+		},
+	})
+}
+
+func appendTo(ts *testscript.TestScript, name, text string) {
+	f, err := os.OpenFile(ts.MkAbs(name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	ts.Check(err)
+	_, err = io.WriteString(f, text)
+	ts.Check(err)
+	ts.Check(f.Close())
+}
+
+// answer runs the program in process.
+func answer(t *testing.T, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	status = run(t.Context(), args, strings.NewReader(""), &out, &errs, system())
+	return out.String(), errs.String(), status
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/settlewatch/settlewatch/ingest"
+	"github.com/settlewatch/settlewatch/internal/plain"
+)
+
+type receiptOptions struct {
+	rootOptions
+	template string
+	null     bool
+	json     bool
+}
+
+func (o *receiptOptions) bind(c *cobra.Command) {
+	f := c.Flags()
+	o.rootOptions.flags(f)
+	templateFlag(f, &o.template, "")
+	f.BoolVar(&o.null, "null-operation", false, "the operation whose id is JSON null (give only the run)")
+	jsonFlag(f, &o.json)
+}
+
+const operandsHelp = `
+RUN is a run id, run:<id> or latest; without it the latest run is meant. OPERATION is an
+operation id, or the beginning of one if only one operation of the run begins so.`
+
+func (a *app) receipt() *cobra.Command {
+	var o receiptOptions
+	c := a.command(&cobra.Command{
+		Use:   "receipt [flags] [RUN] OPERATION",
+		Short: "show the receipt of one operation",
+		Long: `Show the receipt of one operation. With --json it is printed byte for byte as the trace
+format stores it.
+` + operandsHelp,
+		Args: cobra.MaximumNArgs(2),
+	}, func(ctx context.Context, args []string) error {
+		return a.withReceipt(ctx, o, args, func(r *ingest.Receipt) error {
+			if o.json {
+				a.out.Write(append(r.Append(nil, 2, 0), '\n'))
+				return nil
+			}
+			a.showReceipt(r)
+			return nil
+		})
+	})
+	o.bind(c)
+	return c
+}
+
+// withReceipt finds the operation the operands name and hands its receipt on.
+func (a *app) withReceipt(ctx context.Context, o receiptOptions, args []string, show func(*ingest.Receipt) error) error {
+	want := 2
+	if o.null {
+		want = 1
+	}
+	if len(args) > want || !o.null && len(args) == 0 {
+		return usage("give %s", map[bool]string{true: "at most a run with --null-operation", false: "a run and an operation"}[o.null])
+	}
+	run, operation := "latest", ""
+	if len(args) == want {
+		run = args[0]
+	}
+	if !o.null {
+		operation = args[len(args)-1]
+	}
+	x, err := a.open(ctx, o.rootOptions)
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	// "latest" and a beginning of an id are looked up first. What comes back is
+	// an id, which may itself be "latest": hence the prefix.
+	ref, err := x.Resolve(ctx, ingest.Ref{Run: run, Operation: operation, Null: o.null})
+	if err != nil {
+		return err
+	}
+	ref.Run = "run:" + ref.Run
+	r, err := x.Receipt(ctx, ref, o.template)
+	if err != nil {
+		return err
+	}
+	return show(r)
+}
+
+func (a *app) showReceipt(r *ingest.Receipt) {
+	t := table{}
+	t.row("", "run", r.Run)
+	t.row("", "operation", operationName([]byte(r.Operation), r.Ref.Null))
+	t.row("", "template", fmt.Sprintf("%s (%s)", r.Template.Name, r.Template.Origin))
+	t.row(verdictStyle(r.Full(), len(r.Exceptions())), "verdict", r.Completeness())
+	t.row("", "settlement", dash(r.Settlement))
+	t.row("", "events", fmt.Sprint(r.EventCount()))
+	if r.Linked != nil {
+		t.row("", "linked to", operationName([]byte(r.Linked.Operation), r.Linked.Null)+" of run "+r.Linked.Run)
+	}
+	if r.Blind != "" {
+		t.row(yellow, "blind", r.Blind)
+	}
+	if r.Damaged {
+		t.row(red, "damaged", "the run has lines that cannot be read; this receipt holds the sound ones")
+	}
+	a.show(&t)
+	a.say("")
+	t = table{head: []string{"STAGE", "REQUIRED", "STATE", "EVIDENCE"}}
+	for _, s := range r.Stages() {
+		required, state, evidence, style := "no", "confirmed", "-", ""
+		if s.Required {
+			required = "yes"
+		}
+		if s.Confirmed {
+			evidence = plural(int64(s.Events), "event")
+		} else {
+			state = "not confirmed"
+			if s.Required {
+				style = yellow
+			}
+		}
+		t.row(style, s.ID, required, state, evidence)
+	}
+	a.show(&t)
+	missing := r.Missing()
+	for _, s := range r.Template.Stages {
+		if !slices.Contains(missing, s.ID) {
+			continue
+		}
+		var expected []string
+		for _, w := range s.Match {
+			expected = append(expected, w.Event)
+		}
+		a.say("")
+		a.say("missing %s: expected %s", plain.Clean(s.ID, plain.Detail), plain.Clean(strings.Join(expected, " or "), plain.Detail))
+		if s.Explanation != "" {
+			a.say("  %s", plain.Clean(s.Explanation, plain.Explanation))
+		}
+	}
+	if faults := r.Exceptions(); len(faults) > 0 {
+		a.say("")
+		a.say("faults: %s", plain.Clean(tally(faults), plain.Explanation))
+	}
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/settlewatch/settlewatch/ingest"
+)
+
+func (a *app) reindex() *cobra.Command {
+	var o rootOptions
+	var asJSON bool
+	c := a.command(&cobra.Command{
+		Use:   "reindex [flags]",
+		Short: "build the index again from the run files",
+		Long: `Build the index again from the run files, beside the old one, and put it in its place.
+Answers do not change by it: the files are the truth, the index is a cache.`,
+		Args: cobra.NoArgs,
+	}, func(ctx context.Context, _ []string) error {
+		x, err := a.open(ctx, o)
+		if err != nil {
+			return err
+		}
+		defer x.Close()
+		p := a.progress("indexing")
+		counts, err := x.Reindex(ctx, p.report)
+		took := p.end()
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			a.answer(append(object{{"shape", "reindex/1"}}, append(countsJSON(counts), object{
+				{"milliseconds", took.Milliseconds()}, {"events_per_second", rate(counts.Events, took)},
+			}...)...))
+			return nil
+		}
+		a.showCounts(counts)
+		a.say("indexed in %s: %s events and %s a second", shortly(took), number(rate(counts.Events, took)), size(rate(counts.Bytes, took)))
+		return nil
+	})
+	o.flags(c.Flags())
+	jsonFlag(c.Flags(), &asJSON)
+	return c
+}
+
+// rate is n a second.
+func rate(n int64, took time.Duration) int64 {
+	return int64(float64(n) / max(took, time.Microsecond).Seconds())
+}
+
+func shortly(d time.Duration) string {
+	if d < time.Second {
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}
+
+func countsJSON(c ingest.Counts) object {
+	return object{
+		{"runs", c.Runs}, {"operations", c.Operations}, {"events", c.Events},
+		{"payments", c.Payments}, {"faults", c.Faults}, {"bytes", c.Bytes},
+	}
+}
+
+func (a *app) showCounts(c ingest.Counts) {
+	a.say("%s, %s, %s, %s, %s, %s of run files", plural(c.Runs, "run"), plural(c.Operations, "operation"),
+		plural(c.Events, "event"), plural(c.Payments, "payment"), plural(c.Faults, "damaged line"), size(c.Bytes))
+}

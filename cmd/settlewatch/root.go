@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/settlewatch/settlewatch/assemble"
+	"github.com/settlewatch/settlewatch/ingest"
+	"github.com/settlewatch/settlewatch/internal/errcode"
+	"github.com/settlewatch/settlewatch/internal/plain"
+	"github.com/settlewatch/settlewatch/internal/safefile"
+)
+
+// maxTemplate bounds a template file that is read.
+const maxTemplate = 1 << 20
+
+// root is the command tree.
+func (a *app) root() *cobra.Command {
+	serve, options := a.serve()
+	root := &cobra.Command{
+		Use:   "settlewatch",
+		Short: "receipts of an agent's own payments, for the agent and for you",
+		Long: `settlewatch reads the payment traces an agent leaves in .trace/events and answers
+which paid operations completed, over MCP to the agent and here to you.
+
+Without a command but with flags it serves MCP on stdin and stdout:
+settlewatch --dir .trace is settlewatch serve --dir .trace.
+
+New here? settlewatch demo explains itself on a recorded trace.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("json") {
+				return usage("--json belongs to a command")
+			}
+			return serve.RunE(cmd, args)
+		},
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	options.flags(root.Flags())
+	// So that `settlewatch --json list` is read as it is meant.
+	root.Flags().Bool("json", false, "")
+	_ = root.Flags().MarkHidden("json")
+	root.SetOut(&a.out)
+	root.SetErr(a.stderr)
+	root.SetIn(a.stdin)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
+	root.AddCommand(
+		serve, a.build(), a.list(), a.receipt(), a.explain(), a.template(),
+		a.reindex(), a.fsck(), a.status(), a.doctor(), a.install(), a.demo(), a.version(),
+	)
+	root.CompletionOptions.HiddenDefaultCmd = false
+	return root
+}
+
+// command fills in what all commands share. The answer function runs after the
+// flags have been parsed and checked.
+func (a *app) command(c *cobra.Command, answer func(ctx context.Context, args []string) error) *cobra.Command {
+	c.DisableFlagsInUseLine = true
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		var blank error
+		cmd.Flags().Visit(func(f *pflag.Flag) {
+			// A blank path would quietly mean the working directory (trace
+			// contract, section 1).
+			if f.Value.Type() == "path" && strings.TrimSpace(f.Value.String()) == "" {
+				blank = usage("--%s is blank", f.Name)
+			}
+		})
+		if blank != nil {
+			return blank
+		}
+		a.began = true
+		return answer(cmd.Context(), args)
+	}
+	return c
+}
+
+// path is the value of a flag that names a file or directory.
+type path string
+
+func (p *path) String() string     { return string(*p) }
+func (p *path) Set(s string) error { *p = path(s); return nil }
+func (p *path) Type() string       { return "path" }
+
+// rootOptions say which trace root a command reads.
+type rootOptions struct {
+	dir, index, templatesDir path
+}
+
+func (o *rootOptions) flags(f *pflag.FlagSet) {
+	o.dir = ".trace"
+	f.Var(&o.dir, "dir", "trace root, the directory that holds events/")
+	f.Var(&o.index, "index", "index file (default: in the root's guard directory)")
+	f.Var(&o.templatesDir, "templates-dir", "directory of your own templates (default: templates/ of the root)")
+}
+
+func jsonFlag(f *pflag.FlagSet, v *bool) {
+	f.BoolVar(v, "json", false, "print JSON (docs/json.md)")
+}
+
+func templateFlag(f *pflag.FlagSet, v *string, where string) {
+	f.StringVar(v, "template", assemble.DefaultTemplate, "template to judge by: a name"+where)
+}
+
+// resolve is the real path of the trace root.
+func (o *rootOptions) resolve() (string, error) {
+	real, err := safefile.ResolveRoot(string(o.dir))
+	if err != nil {
+		return "", errcode.Wrap(bare(err), errcode.Root, "give the directory that holds events/ with --dir, or start the agent's recorder first",
+			"open trace root %s", plain.Quote(string(o.dir), plain.Detail))
+	}
+	return real, nil
+}
+
+// open opens the index of the root for a person, who may name templates by
+// path.
+func (a *app) open(ctx context.Context, o rootOptions) (*ingest.Indexer, error) {
+	return a.openWith(ctx, o, readTemplateFile)
+}
+
+func (a *app) openWith(ctx context.Context, o rootOptions, readFile func(string) ([]byte, error)) (*ingest.Indexer, error) {
+	real, err := o.resolve()
+	if err != nil {
+		return nil, err
+	}
+	return ingest.Open(ctx, ingest.Options{
+		Root:         real,
+		Index:        string(o.index),
+		TemplatesDir: string(o.templatesDir),
+		Now:          a.env.now,
+		ReadFile:     readFile,
+		Log:          a.log(slog.LevelError),
+	})
+}
+
+// log is where diagnostics go. They never hold payloads.
+func (a *app) log(level slog.Level) *slog.Logger {
+	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level}))
+}
+
+// library reads templates without an index: the root need not hold any run.
+func (o *rootOptions) library() assemble.Library {
+	dir := string(o.templatesDir)
+	if dir == "" {
+		dir = filepath.Join(string(o.dir), "templates")
+	}
+	return assemble.Library{
+		Dir: dir,
+		Read: func(name string) ([]byte, error) {
+			real, err := filepath.EvalSymlinks(dir)
+			if err != nil {
+				return nil, err
+			}
+			d, err := safefile.OpenDir(real)
+			if err != nil {
+				return nil, err
+			}
+			defer d.Close()
+			return d.ReadFile(name, maxTemplate)
+		},
+	}
+}
+
+func readTemplateFile(path string) ([]byte, error) {
+	return safefile.ReadFile(path, maxTemplate)
+}
+
+// bare drops the operation and path an error repeats after ours.
+func bare(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// runOperand reads how a person names a run: "latest", "run:<id>" or an id
+// (trace contract, section 12.4). The id is empty for the latest.
+func runOperand(text string) (id string, latest bool) {
+	if text == "latest" {
+		return "", true
+	}
+	return strings.TrimPrefix(text, "run:"), false
+}

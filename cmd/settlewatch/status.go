@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/settlewatch/settlewatch/ingest"
+)
+
+func (a *app) status() *cobra.Command {
+	var o rootOptions
+	var asJSON bool
+	c := a.command(&cobra.Command{
+		Use:   "status [flags]",
+		Short: "show what the index holds and which runs are damaged",
+		Args:  cobra.NoArgs,
+	}, func(ctx context.Context, _ []string) error {
+		x, err := a.open(ctx, o)
+		if err != nil {
+			return err
+		}
+		defer x.Close()
+		s, err := x.Status(ctx)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			a.answer(statusJSON(s))
+			return nil
+		}
+		runs, err := x.Runs(ctx)
+		if err != nil {
+			return err
+		}
+		a.showStatus(s, runs)
+		return nil
+	})
+	o.flags(c.Flags())
+	jsonFlag(c.Flags(), &asJSON)
+	return c
+}
+
+func statusJSON(s *ingest.Status) object {
+	o := object{{"shape", "status/1"}, {"root", s.Root}, {"index", s.Index}, {"private_index", s.Private},
+		{"schema", s.Schema}, {"index_bytes", s.IndexBytes}, {"watch", s.Watch}}
+	o = append(o, countsJSON(s.Counts)...)
+	o = o.add("newest_run", s.Newest)
+	torn := make([]object, len(s.TornRuns))
+	for i, t := range s.TornRuns {
+		torn[i] = object{{"run_id", t.RunID}, {"bytes", t.Bytes}, {"since", stamp(t.Since)}}
+	}
+	return append(o, member{"torn_runs", torn}, member{"damaged_runs", damageJSON(s.Damaged)}, member{"damaged_total", s.DamagedRuns})
+}
+
+// stamp writes a time as the trace format does.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+func (a *app) showStatus(s *ingest.Status, runs []string) {
+	t := table{}
+	t.row("", "root", s.Root)
+	index := fmt.Sprintf("%s (%s, schema %d)", s.Index, size(s.IndexBytes), s.Schema)
+	t.row("", "index", index)
+	if s.Private {
+		t.row(yellow, "", "the usual place could not be used; this one serves only this process")
+	}
+	if s.Watch != "off" {
+		t.row("", "watch", s.Watch)
+	}
+	t.row("", "runs", number(s.Counts.Runs))
+	t.row("", "operations", number(s.Counts.Operations))
+	t.row("", "events", number(s.Counts.Events))
+	t.row("", "payments", number(s.Counts.Payments))
+	t.row("", "damaged lines", number(s.Counts.Faults))
+	t.row("", "run files", size(s.Counts.Bytes))
+	// Listing order: the latest is the last.
+	for i, what := 0, "latest run"; i < min(len(runs), 5); i, what = i+1, "before it" {
+		t.row("", what, runs[len(runs)-1-i])
+	}
+	a.show(&t)
+	if len(s.TornRuns) > 0 {
+		a.say("")
+		a.say("runs that end in an unfinished line:")
+		t := table{head: []string{"RUN", "BYTES", "SINCE"}}
+		for _, torn := range s.TornRuns {
+			t.row("", torn.RunID, fmt.Sprint(torn.Bytes), stamp(torn.Since))
+		}
+		a.show(&t)
+	}
+	a.showDamage(s.Damaged, s.DamagedRuns)
+}
