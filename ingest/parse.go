@@ -18,8 +18,8 @@ import (
 const (
 	// A batch ends after this much of a file, so that memory does not grow
 	// with the file: whichever comes first.
-	batchBytes      = 4 << 20
-	batchOperations = 4096
+	batchBytes      = 2 << 20
+	batchOperations = 2048
 
 	// keptFaults bounds the fault rows of one run; all of them are counted.
 	keptFaults = 1000

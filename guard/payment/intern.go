@@ -18,7 +18,7 @@ type Interner struct {
 }
 
 const (
-	maxEntries = 1 << 13 // of each map, before it starts again
+	maxEntries = 1 << 11 // of each map, before it starts again: what repeats does so soon
 	maxCached  = 2048    // bytes of a value that is looked up by its source
 	slabSize   = 4096
 	maxInSlab  = 256

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// size names a set by the part it plays in a run of the benchmark.
+type size int
+
+const (
+	small size = iota
+	million
+	many
+	one
+	large
+)
+
+// probe is one thing to measure: a work, on a set.
+type probe struct {
+	work string
+	on   size
+	warm bool // on an index that is up to date
+	rate int  // appends a second
+}
+
+// metric is a number of a sample, and how people read it.
+type metric struct {
+	of   func(sample) float64
+	show func(float64) string
+}
+
+var (
+	wall   = metric{func(s sample) float64 { return s.Seconds }, showSeconds}
+	cpu    = metric{func(s sample) float64 { return s.CPU }, showSeconds}
+	speed  = metric{func(s sample) float64 { return ratio(float64(s.Bytes), s.Seconds) }, func(v float64) string { return showNumber(v/1e6) + " MB/s" }}
+	events = metric{func(s sample) float64 { return ratio(float64(s.Events), s.Seconds) }, func(v float64) string { return showNumber(v/1e3) + " k events/s" }}
+	call   = metric{func(s sample) float64 { return s.P50 }, showSeconds}
+	tail99 = metric{func(s sample) float64 { return s.P99 }, showSeconds}
+	// net leaves out of a call the Sync that is the same for every question.
+	net    = metric{func(s sample) float64 { return s.P50 - s.Barrier }, showSeconds}
+	memory = metric{func(s sample) float64 { return float64(s.RSS) / 1e6 }, func(v float64) string { return showNumber(v) + " MB" }}
+	perOp  = metric{func(s sample) float64 { return ratio(float64(s.Index), float64(s.Operations)) }, func(v float64) string { return showNumber(v) + " B/operation" }}
+	busy   = metric{func(s sample) float64 { return 100 * ratio(s.CPU, s.Seconds) }, func(v float64) string { return fmt.Sprintf("%.4f %%", v) }}
+)
+
+func ratio(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}
+
+func showSeconds(v float64) string {
+	switch {
+	case v < 1e-3:
+		return showNumber(v*1e6) + " us"
+	case v < 1:
+		return showNumber(v*1e3) + " ms"
+	}
+	return showNumber(v) + " s"
+}
+
+// showNumber keeps three digits that mean something.
+func showNumber(v float64) string {
+	switch a := math.Abs(v); {
+	case a >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case a >= 10:
+		return fmt.Sprintf("%.1f", v)
+	case a >= 0.1 || a == 0:
+		return fmt.Sprintf("%.2f", v)
+	}
+	return fmt.Sprintf("%.2g", v)
+}
+
+// bound is what a value has to keep; the zero bound keeps everything.
+type bound struct {
+	most, least float64
+}
+
+func atMost(v float64) bound  { return bound{most: v} }
+func atLeast(v float64) bound { return bound{least: v} }
+
+func (b bound) none() bool           { return b == bound{} }
+func (b bound) holds(v float64) bool { return (b.most == 0 || v <= b.most) && v >= b.least }
+
+func (b bound) show(show func(float64) string) string {
+	switch {
+	case b.most != 0:
+		return "<= " + round(show(b.most))
+	case b.least != 0:
+		return ">= " + round(show(b.least))
+	}
+	return ""
+}
+
+// round drops zeros that mean nothing in a number that was not measured.
+func round(shown string) string {
+	end := strings.IndexFunc(shown, func(c rune) bool { return c != '.' && (c < '0' || c > '9') })
+	if end < 0 || !strings.Contains(shown[:end], ".") {
+		return shown
+	}
+	return strings.TrimRight(strings.TrimRight(shown[:end], "0"), ".") + shown[end:]
+}
+
+// row is one line of the table: item by reference where there is one, else
+// item alone.
+type row struct {
+	name, what string
+	item, ref  probe
+	metric     metric
+	refMetric  metric // the reference's, where it is another
+	now, goal  bound  // what this version has to keep, and what is aimed at
+}
+
+func (r row) alone() bool { return r.ref == probe{} }
+
+func (r row) reference() metric {
+	if r.refMetric.of == nil {
+		return r.metric
+	}
+	return r.refMetric
+}
+
+func (r row) value(item, ref sample) float64 {
+	if r.alone() {
+		return r.metric.of(item)
+	}
+	return ratio(r.metric.of(item), r.reference().of(ref))
+}
+
+func (r row) show(v float64) string {
+	if r.alone() {
+		return r.metric.show(v)
+	}
+	return showNumber(v) + "x"
+}
+
+func (r row) verdict(v float64) string {
+	switch {
+	case !r.now.holds(v):
+		return "MISSED"
+	case r.now.none() && r.goal.none():
+		return "for comparison"
+	case !r.goal.holds(v) && r.now.none():
+		return "goal open"
+	case !r.goal.holds(v):
+		return "met, goal open"
+	case r.goal.none():
+		return "met"
+	}
+	return "goal met"
+}
+
+// group is rows that are measured together: in every round each of their
+// probes has one turn.
+type group struct {
+	rows  []row
+	times int  // rounds for each one asked for: more where a round is short
+	once  bool // one round is enough, and long
+	large bool // only when the large set was asked for
+	small bool // only when it was not
+}
+
+// groups is the whole table. A later row needs an entry here and, if what it
+// measures is new, a work.
+var groups = []group{
+	{times: 2, rows: []row{
+		{name: "decode", what: "validate a line and read its envelope, vs encoding/json", item: probe{work: "decode"}, ref: probe{work: "json-envelope"}, metric: speed, goal: atLeast(12)},
+		{name: "extract", what: "the same and every money fact, vs encoding/json", item: probe{work: "extract"}, ref: probe{work: "json-facts"}, metric: speed, goal: atLeast(12)},
+		{name: "decode-read", what: "validate and read the envelope, vs read(2)", item: probe{work: "decode"}, ref: probe{work: "read"}, metric: speed, goal: atLeast(0.25)},
+		{name: "extract-read", what: "the same and every money fact, vs read(2)", item: probe{work: "extract"}, ref: probe{work: "read"}, metric: speed, goal: atLeast(0.25)},
+	}},
+	{times: 1, rows: []row{
+		{name: "naive", what: "naive build (a row an event, encoding/json), vs cold reindex", item: probe{work: "naive"}, ref: probe{work: "cold"}, metric: wall, goal: atLeast(20)},
+		{name: "sqlite3", what: "sqlite3 shell (.import, json functions), vs cold reindex", item: probe{work: "sqlite3"}, ref: probe{work: "cold"}, metric: wall},
+		{name: "node", what: "node (read, parse and group only), vs cold reindex", item: probe{work: "node"}, ref: probe{work: "cold"}, metric: wall},
+		{name: "catch-up", what: "catch up with runs that doubled, vs cold reindex", item: probe{work: "catch-up"}, ref: probe{work: "cold"}, metric: events, goal: atLeast(0.5)},
+	}},
+	{times: 1, rows: []row{
+		{name: "cold", what: "cold reindex, vs read(2) of the same bytes", item: probe{work: "cold", on: million}, ref: probe{work: "read", on: million}, metric: wall, now: atMost(14), goal: atMost(9)},
+		{name: "cold-cpu", what: "the same in processor time", item: probe{work: "cold", on: million}, ref: probe{work: "read", on: million}, metric: cpu},
+		{name: "duckdb", what: "cold reindex, vs DuckDB (scan and group only)", item: probe{work: "cold", on: million}, ref: probe{work: "duckdb", on: million}, metric: wall, goal: atMost(1)},
+		{name: "rss", what: "peak memory of the cold reindex", item: probe{work: "cold", on: million}, metric: memory, now: atMost(100)},
+		{name: "size", what: "index size, payments included", item: probe{work: "cold", on: million}, metric: perOp, now: atMost(400)},
+	}},
+	{times: 1, rows: []row{
+		{name: "cold-one", what: "cold reindex of one large run, vs read(2)", item: probe{work: "cold", on: one}, ref: probe{work: "read", on: one}, metric: wall, now: atMost(14), goal: atMost(9)},
+		{name: "rss-one", what: "peak memory of it", item: probe{work: "cold", on: one}, metric: memory, now: atMost(100)},
+	}},
+	{times: 1, rows: []row{
+		{name: "cold-many", what: "cold reindex of very many runs, vs read(2)", item: probe{work: "cold", on: many}, ref: probe{work: "read", on: many}, metric: wall, now: atMost(14), goal: atMost(9)},
+		{name: "rss-many", what: "peak memory of it", item: probe{work: "cold", on: many}, metric: memory, now: atMost(100)},
+	}},
+	{times: 4, rows: []row{
+		{name: "start", what: "first list of a new process, nothing changed, vs bare readdir+fstatat", item: probe{work: "start", on: many, warm: true}, ref: probe{work: "stat", on: many}, metric: wall, now: atMost(2.5)},
+	}},
+	{times: 1, small: true, rows: []row{
+		{name: "list-growth", what: "list the newest 50: ten times the events, vs one", item: probe{work: "newest", on: million, warm: true}, ref: probe{work: "newest", warm: true}, metric: net, now: atMost(1.1)},
+		{name: "list", what: "list the newest 50, vs SELECT 1", item: probe{work: "newest", on: million, warm: true}, ref: probe{work: "select-1"}, metric: net, refMetric: call},
+		{name: "receipt", what: "a receipt, vs list the newest 50", item: probe{work: "receipt", on: million, warm: true}, ref: probe{work: "newest", on: million, warm: true}, metric: net},
+		{name: "receipt-p99", what: "a receipt, 99th of 100, Sync included", item: probe{work: "receipt", on: million, warm: true}, metric: tail99, goal: atMost(1e-3)},
+		{name: "sync", what: "Sync when nothing changed, root watched", item: probe{work: "newest", on: million, warm: true}, metric: metric{func(s sample) float64 { return s.Barrier }, showSeconds}},
+	}},
+	{times: 1, large: true, rows: []row{
+		{name: "list-growth", what: "list the newest 50: ten times the events, vs one", item: probe{work: "newest", on: large, warm: true}, ref: probe{work: "newest", on: million, warm: true}, metric: net, now: atMost(1.1)},
+		{name: "list", what: "list the newest 50, vs SELECT 1", item: probe{work: "newest", on: large, warm: true}, ref: probe{work: "select-1"}, metric: net, refMetric: call},
+		{name: "receipt", what: "a receipt, vs list the newest 50", item: probe{work: "receipt", on: large, warm: true}, ref: probe{work: "newest", on: large, warm: true}, metric: net},
+		{name: "receipt-p99", what: "a receipt, 99th of 100, Sync included", item: probe{work: "receipt", on: large, warm: true}, metric: tail99, goal: atMost(1e-3)},
+		{name: "first", what: "first list of a new process, nothing changed", item: probe{work: "start", on: large, warm: true}, metric: wall, goal: atMost(20e-3)},
+	}},
+	{times: 1, large: true, rows: []row{
+		{name: "cold-large", what: "cold reindex, vs read(2) of the same bytes", item: probe{work: "cold", on: large}, ref: probe{work: "read", on: large}, metric: wall, goal: atMost(9)},
+		{name: "rss-large", what: "peak memory of it", item: probe{work: "cold", on: large}, metric: memory, goal: atMost(300)},
+	}},
+	{times: 1, rows: []row{
+		{name: "visible", what: "append to visible elsewhere, 1,000 a second, vs a commit", item: probe{work: "visible", on: many, warm: true, rate: 1000}, ref: probe{work: "commit"}, metric: call, refMetric: wall, goal: atMost(6)},
+		{name: "visible-p99", what: "the same, 99th of 100", item: probe{work: "visible", on: many, warm: true, rate: 1000}, ref: probe{work: "commit"}, metric: tail99, refMetric: wall, goal: atMost(40)},
+		{name: "visible-10k", what: "append to visible elsewhere, 10,000 a second, vs a commit", item: probe{work: "visible", on: many, warm: true, rate: 10_000}, ref: probe{work: "commit"}, metric: call, refMetric: wall, goal: atMost(6)},
+		{name: "visible-10k-p99", what: "the same, 99th of 100", item: probe{work: "visible", on: many, warm: true, rate: 10_000}, ref: probe{work: "commit"}, metric: tail99, refMetric: wall, goal: atMost(40)},
+	}},
+	{once: true, rows: []row{
+		{name: "idle", what: "processor time while nothing happens", item: probe{work: "idle", on: many, warm: true}, metric: busy, now: atMost(0.02)},
+	}},
+}
+
+// works is everything a child can be told to do.
+var works = map[string]work{
+	"make": makeRoot,
+	"keep": keptBuild,
+
+	"decode":   decode,
+	"extract":  extract,
+	"cold":     coldBuild,
+	"start":    start,
+	"newest":   newest,
+	"receipt":  receipt,
+	"catch-up": catchUp,
+	"idle":     idle,
+	"visible":  visible,
+	"sidecar":  sidecar,
+
+	"read":          rawRead,
+	"stat":          bareStat,
+	"json-envelope": jsonEnvelope,
+	"json-facts":    jsonFacts,
+	"naive":         naiveBuild,
+	"select-1":      selectOne,
+	"commit":        bareCommit,
+	"sqlite3":       sqliteShell,
+	"duckdb":        duckdb,
+	"node":          node,
+}
