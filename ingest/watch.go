@@ -281,7 +281,9 @@ func (x *Indexer) Watch(ctx context.Context) error {
 		case <-wake:
 		case <-tick:
 		case <-verify.C:
-			x.needFull.Store(x.needVerify.Load() || w == nil)
+			if x.needVerify.Load() {
+				x.needFull.Store(true)
+			}
 		}
 	}
 }

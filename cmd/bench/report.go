@@ -51,8 +51,9 @@ func (r result) cells() []string {
 	if r.Skipped != "" {
 		return cells
 	}
-	cells[3] = r.metric.show(r.metric.of(r.Item))
+	cells[3] = r.show(r.Value)
 	if !r.alone() {
+		cells[3] = r.metric.show(r.metric.of(r.Item))
 		cells[4] = r.reference().show(r.reference().of(r.Ref))
 	}
 	cells[5] = r.show(r.Value)
