@@ -92,9 +92,18 @@ func (w *linkWork) settle(answers bool) error {
 			return err
 		}
 	}
-	for h := range w.hashes {
-		if err := w.hash(h); err != nil {
+	if len(w.hashes) > 0 {
+		any, err := w.tx.HasAnswers()
+		if err != nil {
 			return err
+		}
+		for h := range w.hashes {
+			if !any {
+				break
+			}
+			if err := w.hash(h); err != nil {
+				return err
+			}
 		}
 	}
 	for op := range w.refresh {

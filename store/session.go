@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 
 	"github.com/jmoiron/sqlx"
 )
@@ -12,6 +13,7 @@ import (
 type session struct {
 	conn  *sqlx.Conn
 	stmts map[string]*sqlx.Stmt
+	raw   map[string]driver.StmtExecContext // prepared on the driver's own connection
 }
 
 func (s *session) prepared(query string) (*sqlx.Stmt, error) {
@@ -80,15 +82,44 @@ func (s *session) sel(ctx context.Context, dest any, query string, args ...any) 
 	return st.SelectContext(ctx, dest, args...)
 }
 
+// bulk runs a statement past database/sql, whose checks and conversions of
+// every value cost as much as binding them.
+func (s *session) bulk(query string, args []driver.NamedValue) error {
+	return s.conn.Raw(func(c any) error {
+		st := s.raw[query]
+		if st == nil {
+			prepared, err := c.(driver.ConnPrepareContext).PrepareContext(context.Background(), query)
+			if err != nil {
+				return err
+			}
+			st = prepared.(driver.StmtExecContext)
+			if s.raw == nil {
+				s.raw = map[string]driver.StmtExecContext{}
+			}
+			s.raw[query] = st
+		}
+		_, err := st.ExecContext(context.Background(), args)
+		return err
+	})
+}
+
 // close gives the connection back. The session can be used again with another.
 func (s *session) close() {
 	for _, st := range s.stmts {
 		_ = st.Close()
 	}
+	if s.raw != nil {
+		_ = s.conn.Raw(func(any) error {
+			for _, st := range s.raw {
+				_ = st.(driver.Stmt).Close()
+			}
+			return nil
+		})
+	}
 	if s.conn != nil {
 		_ = s.conn.Close()
 	}
-	s.conn, s.stmts = nil, nil
+	s.conn, s.stmts, s.raw = nil, nil, nil
 }
 
 type scanner interface{ Scan(dest ...any) error }
