@@ -49,17 +49,22 @@ const (
 // Fact is what one event says about money. It holds nothing of the line it came
 // from and is cheap to copy.
 type Fact struct {
-	key       event.Key
-	kind      Kind
-	side      Side
+	key  event.Key
+	kind Kind
+	side Side
+	sketch
+	out   *outcome // of answers
+	named *named   // every name in any copy when ambiguous; the names of an escrow
+}
+
+// sketch is what a payload says that is the same wherever it stands.
+type sketch struct {
 	version1  bool // x402_version is 1
 	ambiguous bool // a money fact is repeated or occurs in another letter case
 	res       *resource
 	tool      string
-	terms     *terms   // requirements; nil when absent
-	offers    *offers  // accepts; nil when absent
-	out       *outcome // of answers
-	named     *named   // every name in any copy when ambiguous; the names of an escrow
+	terms     *terms  // requirements; nil when absent
+	offers    *offers // accepts; nil when absent
 }
 
 // Kind is what the event tells.
@@ -320,9 +325,28 @@ func textOf(n jsjson.Node) []byte { return n.Text() }
 func (f *Fact) payment(e event.Event, in *Interner) {
 	var v [maxNames]jsjson.Node
 	twice, _ := eventNames.read(e.Root, &v)
-	v[0] = jsjson.Node{}
+	switch raw := e.Payload.Raw(); {
+	case in == nil || len(raw) > maxCached || f.answers():
+		f.read(e, in)
+	default:
+		s, ok := in.payloads.find(raw)
+		if !ok {
+			f.read(e, in)
+			s.value = f.sketch
+		}
+		f.sketch = s.value
+	}
+	f.ambiguous = f.ambiguous || twice
+	if f.ambiguous {
+		f.named = everyName(e.Root, "payload")
+	}
+}
+
+// read reads the payload.
+func (f *Fact) read(e event.Event, in *Interner) {
+	var v [maxNames]jsjson.Node
 	ambiguous, doubt := payloadNames.read(e.Payload, &v)
-	f.ambiguous = ambiguous || twice
+	f.ambiguous = ambiguous
 	f.version1 = v[inVersion].Float() == 1
 	if text := textOf(v[inTool]); len(text) > 0 {
 		f.tool = bounded(in.text(text))
@@ -339,13 +363,18 @@ func (f *Fact) payment(e event.Event, in *Interner) {
 		f.res = in.parseResource(n)
 		f.ambiguous = f.ambiguous || f.res.ambiguous
 	}
-	switch f.kind {
-	case Responded, SettleFailed, VerifyFailed, PaymentFailed, SettleOK:
+	if f.answers() {
 		f.outcome(&v, doubt, in)
 	}
-	if f.ambiguous {
-		f.named = everyName(e.Root, "payload")
+}
+
+// answers reports whether the event says how a payment came out.
+func (f *Fact) answers() bool {
+	switch f.kind {
+	case Responded, SettleFailed, VerifyFailed, PaymentFailed, SettleOK:
+		return true
 	}
+	return false
 }
 
 func (f *Fact) outcome(v *[maxNames]jsjson.Node, doubt uint8, in *Interner) {

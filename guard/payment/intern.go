@@ -1,28 +1,62 @@
 package payment
 
 import (
+	"bytes"
+	"hash/maphash"
+
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
 	"github.com/settlewatch/settlewatch/ingest/event"
 )
 
 // Interner shares what many events repeat: the same requirements, offers,
-// resources and names come back thousands of times in one run. It only saves
-// work and memory; facts are the same with a nil one. It is for one goroutine
-// and may be kept for the life of the process: it forgets when it gets large.
+// resources and names come back thousands of times in one run, the same payload
+// several times in one purchase. It only saves work and memory; facts are the
+// same with a nil one. It is for one goroutine and may be kept for the life of
+// the process: it forgets by itself.
 type Interner struct {
 	texts     map[string]string
-	terms     map[string]*terms    // by the source bytes of a requirements object
-	offers    map[string]*offers   // by the source bytes of accepts
-	resources map[string]*resource // by the source bytes of a resource object
+	payloads  memo[sketch]    // by the source bytes of a payload
+	terms     memo[*terms]    // by those of a requirements object
+	offers    memo[*offers]   // by those of accepts
+	resources memo[*resource] // by those of a resource object
 	slab      []byte
 }
 
 const (
-	maxEntries = 1 << 11 // of each map, before it starts again: what repeats does so soon
+	maxEntries = 1 << 12 // of texts, before they start again
 	maxCached  = 2048    // bytes of a value that is looked up by its source
 	slabSize   = 4096
 	maxInSlab  = 256
 )
+
+// memo remembers what was made of source bytes seen lately. Each hash has one
+// place, so nothing has to be cleared and memory stays what it is.
+type memo[V any] struct {
+	seed  maphash.Seed
+	slots []slot[V]
+}
+
+type slot[V any] struct {
+	hash   uint64
+	source []byte
+	value  V
+}
+
+const slots = 512 // a power of two
+
+// find gives the place of source, and whether its value is there.
+func (m *memo[V]) find(source []byte) (*slot[V], bool) {
+	if m.slots == nil {
+		m.seed, m.slots = maphash.MakeSeed(), make([]slot[V], slots)
+	}
+	h := maphash.Bytes(m.seed, source)
+	s := &m.slots[h%slots]
+	if s.hash == h && bytes.Equal(s.source, source) {
+		return s, true
+	}
+	s.hash, s.source = h, append(s.source[:0], source...)
+	return s, false
+}
 
 func (in *Interner) text(b []byte) string {
 	if in == nil || len(b) > 256 {
@@ -68,12 +102,11 @@ func (in *Interner) parseTerms(n jsjson.Node) *terms {
 	if in == nil || len(raw) > maxCached {
 		return parseTerms(n, in)
 	}
-	if t, ok := in.terms[string(raw)]; ok {
-		return t
+	s, ok := in.terms.find(raw)
+	if !ok {
+		s.value = parseTerms(n, in)
 	}
-	t := parseTerms(n, in)
-	put(&in.terms, string(raw), t)
-	return t
+	return s.value
 }
 
 func (in *Interner) parseOffers(n jsjson.Node) *offers {
@@ -81,12 +114,11 @@ func (in *Interner) parseOffers(n jsjson.Node) *offers {
 	if in == nil || len(raw) > maxCached {
 		return parseOffers(n, in)
 	}
-	if o, ok := in.offers[string(raw)]; ok {
-		return o
+	s, ok := in.offers.find(raw)
+	if !ok {
+		s.value = parseOffers(n, in)
 	}
-	o := parseOffers(n, in)
-	put(&in.offers, string(raw), o)
-	return o
+	return s.value
 }
 
 func (in *Interner) parseResource(n jsjson.Node) *resource {
@@ -94,10 +126,9 @@ func (in *Interner) parseResource(n jsjson.Node) *resource {
 	if in == nil || len(raw) > maxCached {
 		return parseResource(n, in)
 	}
-	if r, ok := in.resources[string(raw)]; ok {
-		return r
+	s, ok := in.resources.find(raw)
+	if !ok {
+		s.value = parseResource(n, in)
 	}
-	r := parseResource(n, in)
-	put(&in.resources, string(raw), r)
-	return r
+	return s.value
 }
