@@ -32,10 +32,11 @@ type Indexer struct {
 	now       func() time.Time
 	log       *slog.Logger
 
-	mu        sync.Mutex // guards the handle
-	ix        *store.Index
-	privateAt time.Time
-	private   string // directory of a private index, "" while the usual place serves
+	mu         sync.Mutex // guards the handle and what follows
+	eventsReal string     // real path of events, once it was there
+	ix         *store.Index
+	privateAt  time.Time
+	private    string // directory of a private index, "" while the usual place serves
 
 	// One pass over the run files at a time. A caller takes a ticket first;
 	// a pass serves every ticket given out before it began.
@@ -52,10 +53,9 @@ type Indexer struct {
 	linked     map[string]bool // runs with more than one link: always stated
 
 	watcher    atomic.Pointer[watcher]
-	watchNote  atomic.Value // string: why nothing is watched
-	needFull   atomic.Bool  // the next pass states every run file
-	needVerify atomic.Bool  // some run is in unverified
-	suspects   sync.Map     // run files whose lines were found changed: to be verified
+	needFull   atomic.Bool // the next pass states every run file
+	needVerify atomic.Bool // some run is in unverified
+	suspects   sync.Map    // run files whose lines were found changed: to be verified
 	classes    classCache
 }
 
@@ -77,7 +77,7 @@ func Open(ctx context.Context, o Options) (*Indexer, error) {
 	if x.root, err = resolve(o.Root); err != nil {
 		return nil, errcode.Wrap(err, errcode.Root, "name the directory that holds events/ with --dir", "open the trace root %q", o.Root)
 	}
-	// events/ may come later; once there it must lie inside the root.
+	// events/ may come later; see openEvents.
 	x.events = filepath.Join(x.root, "events")
 	x.templates = filepath.Join(x.root, "templates")
 	if o.TemplatesDir != "" {
@@ -94,7 +94,7 @@ func Open(ctx context.Context, o Options) (*Indexer, error) {
 	x.guard = filepath.Join(x.root, "guard")
 	if o.GuardDir != "" {
 		if x.guard, err = filepath.Abs(o.GuardDir); err != nil {
-			return nil, errcode.Wrap(err, errcode.Root, "name a directory with --guard-dir", "open the guard directory %q", o.GuardDir)
+			return nil, errcode.Wrap(err, errcode.Root, "name an existing directory", "open the guard directory %q", o.GuardDir)
 		}
 	}
 	x.path = filepath.Join(x.guard, store.FileName())
@@ -300,6 +300,8 @@ func (x *Indexer) sync(ctx context.Context) (*store.Index, error) {
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
+		case errors.As(err, new(*errcode.Error)):
+			return nil, err // waiting does not help
 		case try == attempts:
 			return nil, errcode.Wrap(err, errcode.Index, "run `settlewatch doctor`", "bring the index up to date")
 		case errors.Is(err, errStale):

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
+	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/internal/safefile"
 	"github.com/settlewatch/settlewatch/store"
 )
@@ -91,6 +93,9 @@ func (x *Indexer) pass(ctx context.Context, ix *store.Index) error {
 	}
 	dir, err := x.openEvents()
 	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(x.root); err != nil {
+			return errcode.Wrap(err, errcode.Root, "name the directory that holds events/ with --dir", "open the trace root")
+		}
 		return x.fill(ctx, ix, dir, x.goneJobs(ctx, ix), filling{})
 	}
 	if err != nil {
@@ -141,12 +146,31 @@ func (x *Indexer) settled() (err error) {
 // used up what the watcher told.
 func (x *Indexer) forgetHints() { x.fullPassAt = x.now().Add(-2 * fullPassEvery) }
 
+// openEvents opens the events directory, which may be a link: it is resolved
+// once, when it is first seen, and nothing below it is ever followed.
 func (x *Indexer) openEvents() (*safefile.Dir, error) {
-	real, err := filepath.EvalSymlinks(x.events)
+	real, err := x.eventsDir()
 	if err != nil {
 		return nil, err
 	}
-	return safefile.OpenDir(real)
+	dir, err := safefile.OpenDir(real)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return dir, err
+	}
+	return nil, errcode.Wrap(err, errcode.Root, "make events/ a directory this user can read", "open the events directory of the root")
+}
+
+func (x *Indexer) eventsDir() (string, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.eventsReal == "" {
+		real, err := filepath.EvalSymlinks(x.events)
+		if err != nil {
+			return "", err
+		}
+		x.eventsReal = real
+	}
+	return x.eventsReal, nil
 }
 
 // named makes jobs for the entries a watcher told of.
@@ -233,6 +257,14 @@ func (x *Indexer) all(ctx context.Context, ix *store.Index, dir *safefile.Dir) (
 		}
 	}
 	x.linked = linked
+	x.suspects.Range(func(file, _ any) bool {
+		// A run that is neither there nor in the index has nothing left to mend.
+		name := file.(string)
+		if _, ok := known[name]; !ok && !slices.Contains(names, name) {
+			x.suspects.Delete(file)
+		}
+		return true
+	})
 
 	var jobs []job
 	err := ix.Read(ctx, func(v *store.View) error {

@@ -22,7 +22,8 @@ import (
 const (
 	defaultTemplate = "x402-buyer"
 	defaultLimit    = 50
-	damageShown     = 20
+	damageShown     = 20   // damaged runs a page names
+	damageListed    = 1000 // that Status names
 	// tornPatience is how long an unfinished last line may wait for its end
 	// before it counts as damage (design, "Damage").
 	tornPatience = 5 * time.Second
@@ -82,23 +83,51 @@ func pairs(shape []int64, types map[int64]store.Type) []assemble.Pair {
 	return out
 }
 
-// cursor is where a walk stands. Its first part is the same on every page: the
-// filling of the index, the last change when the walk began, and what was
-// asked. A walk has two legs: rows unchanged since it began, newest first, then
-// the rows that have changed since, in order of change.
+// cursor is where a walk stands. What was asked, the newest row of its beginning
+// and the last change until then are the same on every page.
+//
+// A walk has three legs. First the rows unchanged since it began, newest first.
+// Then those that have changed since, in order of change. Row numbers and
+// changes mean something within one filling of the index only; where the index
+// was filled anew in between, the walk goes on by place, and at its end shows
+// what is newer than anything there was at its beginning: of a row that did not
+// change the time of the last event did not either.
 type cursor struct {
 	Generation int64  `json:"g"`
 	Rev        int64  `json:"r"`
 	MaxOp      int64  `json:"m"`
 	Asked      uint64 `json:"q"`
 	Run        []byte `json:"f,omitempty"` // file of the run "latest" meant at first
+	Top        []byte `json:"t,omitempty"` // time of the newest row of the beginning
+	Refilled   bool   `json:"n,omitempty"` // the index was filled anew meanwhile
 
-	Last      []byte `json:"l,omitempty"`
-	LastRun   []byte `json:"u,omitempty"`
-	LastOp    []byte `json:"o,omitempty"`
-	Second    bool   `json:"s,omitempty"`
-	ChangeRev int64  `json:"c,omitempty"`
-	ChangeOp  int64  `json:"d,omitempty"`
+	Leg int `json:"s,omitempty"`
+	// Of the first and third leg: the place of the last row. A long operation id
+	// is cut here and looked up by the row's number.
+	Last    []byte `json:"l,omitempty"`
+	LastRun []byte `json:"u,omitempty"`
+	LastOp  []byte `json:"o,omitempty"`
+	LastNo  int64  `json:"i,omitempty"`
+	// Of the second leg: the change last shown.
+	ChangeRev int64 `json:"c,omitempty"`
+	ChangeOp  int64 `json:"d,omitempty"`
+}
+
+const (
+	legOrder = iota
+	legChanged
+	legNewer
+)
+
+// cursorID is how much of an operation id a cursor holds.
+const cursorID = 256
+
+func (c cursor) at(r store.Found) cursor {
+	c.Last, c.LastRun, c.LastOp, c.LastNo = r.Last, r.Run, r.Op, 0
+	if len(r.Op) > cursorID {
+		c.LastOp, c.LastNo = r.Op[:cursorID], r.No
+	}
+	return c
 }
 
 func (c cursor) encode() string {
@@ -210,11 +239,17 @@ func (x *Indexer) list(v *store.View, q Query, template *assemble.Resolved, from
 	if at.MaxOp, err = v.MaxOperation(); err != nil {
 		return nil, err
 	}
-	if from != nil && from.Generation == generation {
-		at = *from
+	if from == nil {
+		return page, l.fill(page, at)
 	}
-	// Where the index was filled anew since the walk began, which rows have
-	// changed is not known: the walk begins again rather than miss one.
+	if from.Generation == generation {
+		return page, l.fill(page, *from)
+	}
+	at.Top, at.Refilled = from.Top, true
+	at.Leg, at.Last, at.LastRun, at.LastOp = from.Leg, from.Last, from.LastRun, from.LastOp
+	if at.Leg == legChanged {
+		at.Leg, at.Last = legNewer, nil
+	}
 	return page, l.fill(page, at)
 }
 
@@ -260,31 +295,45 @@ func (x *Indexer) damage(v *store.View, run int64, limit int) ([]Damage, int, er
 	for _, f := range faults {
 		out = append(out, Damage{RunID: runID(f.RunKey), Line: f.Line, Offset: f.Offset, Reason: faultText(f.Reason)})
 	}
+	more := func(runs []store.Run, is func(store.Run) bool, damage func(store.Run) Damage) {
+		for _, r := range runs {
+			if r.Faults > 0 || !is(r) {
+				continue
+			}
+			if total++; len(out) < limit {
+				out = append(out, damage(r))
+			}
+		}
+	}
+	twins, err := v.Twins(run)
+	if err != nil {
+		return nil, 0, err
+	}
+	more(twins, func(store.Run) bool { return true }, func(r store.Run) Damage {
+		return Damage{RunID: runID(r.Key), Reason: "another run file has the same id"}
+	})
 	torn, err := v.Torn(run)
 	if err != nil {
 		return nil, 0, err
 	}
-	for _, t := range torn {
-		if !x.tornIsDamage(t) {
-			continue
-		}
-		if t.Faults == 0 {
-			total++
-			if len(out) < limit {
-				out = append(out, Damage{RunID: runID(t.Key), Line: t.Lines + 1, Offset: t.Covered, Reason: "the last line has no newline"})
-			}
-		}
-	}
+	more(torn, func(r store.Run) bool { return !r.Twin && x.tornIsDamage(r.Torn, r.MtimeNs) }, func(r store.Run) Damage {
+		return Damage{RunID: runID(r.Key), Line: r.Lines + 1, Offset: r.Covered, Reason: "the last line has no newline"}
+	})
 	return out, total, nil
 }
 
-func (x *Indexer) tornIsDamage(r store.Run) bool {
-	return r.Torn == tornWhole || x.now().Sub(time.Unix(0, r.MtimeNs)) >= tornPatience
+// tornIsDamage tells whether what stands after a run's last newline counts as
+// damage: a whole object, or anything nobody has finished for a while.
+func (x *Indexer) tornIsDamage(torn, mtimeNs int64) bool {
+	return torn == tornWhole || torn != 0 && x.now().Sub(time.Unix(0, mtimeNs)) >= tornPatience
 }
 
 func faultText(reason string) string {
 	if rest, ok := strings.CutPrefix(reason, string(event.FaultEntry)+": "); ok {
-		return "the entry " + rest
+		if strings.HasPrefix(rest, "is ") {
+			return "the entry " + rest
+		}
+		return "the entry cannot be read: " + rest
 	}
 	return event.Fault(reason).Message()
 }
@@ -339,71 +388,104 @@ func (x *Indexer) judge(l *lister, generation int64) error {
 
 // fill walks on from at until the page is full or the walk is over.
 func (l *lister) fill(page *Page, at cursor) error {
-	limit := l.q.Limit
-	var numbers []int64
-	var cursors []cursor
+	var found []step
 	more := false
-	if !at.Second {
-		f := store.Filter{Run: l.run, Names: l.names, Classes: l.wanted, MaxRev: at.Rev, Limit: limit + 1, Open: l.settlement}
-		if at.Last != nil {
-			f.After = &store.Position{Last: at.Last, Run: at.LastRun, Op: at.LastOp}
+	for !more && at.Leg <= legNewer {
+		var steps []step
+		var err error
+		room := l.q.Limit - len(found)
+		switch at.Leg {
+		case legChanged:
+			steps, more, err = l.changes(at, room)
+		case legNewer:
+			if at.Refilled && at.Top != nil {
+				steps, more, err = l.inOrder(at, room, at.Top)
+			}
+		default:
+			steps, more, err = l.inOrder(at, room, nil)
+			if at.Top == nil && len(steps) > 0 {
+				at.Top = steps[0].at.Last
+				for i := range steps {
+					steps[i].at.Top = at.Top
+				}
+			}
 		}
-		found, err := l.v.List(f, l.openClass, l.now)
 		if err != nil {
 			return err
 		}
-		if len(found) > limit {
-			more, found = true, found[:limit]
+		found = append(found, steps...)
+		if more {
+			break
 		}
-		for _, r := range found {
-			c := at
-			c.Last, c.LastRun, c.LastOp = r.Last, r.Run, r.Op
-			numbers, cursors = append(numbers, r.No), append(cursors, c)
-		}
+		at.Leg, at.Last, at.LastRun, at.LastOp, at.LastNo = at.Leg+1, nil, nil, nil, 0
+		at.ChangeRev, at.ChangeOp = at.Rev, 1<<62
 	}
-	if !more {
-		n, c, again, err := l.changes(at, limit-len(numbers))
-		if err != nil {
-			return err
-		}
-		numbers, cursors, more = append(numbers, n...), append(cursors, c...), again
-	}
-	if err := l.rows(page, numbers, cursors); err != nil {
+	if err := l.rows(page, found); err != nil {
 		return err
 	}
 	if more {
 		last := at
-		if len(cursors) > 0 {
-			last = cursors[len(cursors)-1]
+		if len(found) > 0 {
+			last = found[len(found)-1].at
 		}
 		page.NextCursor = last.encode()
 	}
 	return nil
 }
 
-// changes is the second leg: operations of the walk's beginning that have
-// changed since.
-func (l *lister) changes(at cursor, limit int) (numbers []int64, cursors []cursor, more bool, err error) {
-	if !at.Second {
-		at.Second = true
-		at.ChangeRev, at.ChangeOp = at.Rev, 1<<62
+// step is an operation of a walk, and the cursor after it.
+type step struct {
+	no int64
+	at cursor
+}
+
+// inOrder gives rows newest first from a place on, of those newer than above
+// where that is given. On the first leg, rows that have changed since the walk
+// began are left to the second.
+func (l *lister) inOrder(at cursor, room int, above []byte) (steps []step, more bool, err error) {
+	f := store.Filter{Run: l.run, Names: l.names, Classes: l.wanted, Limit: room + 1, Open: l.settlement, Above: above}
+	if above == nil {
+		f.MaxRev = at.Rev
 	}
+	if at.Last != nil {
+		f.After = &store.Position{Last: at.Last, Run: at.LastRun, Op: at.LastOp}
+		if at.LastNo != 0 {
+			if f.After.Op, err = l.v.OperationKey(at.LastNo, at.LastOp); err != nil {
+				return nil, false, err
+			}
+		}
+	}
+	found, err := l.v.List(f, l.openClass, l.now)
+	if err != nil {
+		return nil, false, err
+	}
+	if len(found) > room {
+		more, found = true, found[:room]
+	}
+	for _, r := range found {
+		steps = append(steps, step{r.No, at.at(r)})
+	}
+	return steps, more, nil
+}
+
+// changes gives operations of the walk's beginning that have changed since.
+func (l *lister) changes(at cursor, room int) (steps []step, more bool, err error) {
 	for {
-		changed, err := l.v.Changed(at.ChangeRev, at.ChangeOp, at.MaxOp, limit+1)
+		changed, err := l.v.Changed(at.ChangeRev, at.ChangeOp, at.MaxOp, room+1)
 		if err != nil || len(changed) == 0 {
-			return numbers, cursors, false, err
+			return steps, false, err
 		}
 		for _, c := range changed {
-			if len(numbers) == limit {
-				return numbers, cursors, true, nil
+			if len(steps) == room {
+				return steps, true, nil
 			}
 			at.ChangeRev, at.ChangeOp = c.Rev, c.No
 			ok, err := l.wants(c)
 			if err != nil {
-				return nil, nil, false, err
+				return nil, false, err
 			}
 			if ok {
-				numbers, cursors = append(numbers, c.No), append(cursors, at)
+				steps = append(steps, step{c.No, at})
 			}
 		}
 	}
@@ -423,9 +505,13 @@ func (l *lister) wants(c store.Change) (bool, error) {
 }
 
 // rows fetches what the page shows of the operations found.
-func (l *lister) rows(page *Page, numbers []int64, cursors []cursor) error {
-	if len(numbers) == 0 {
+func (l *lister) rows(page *Page, steps []step) error {
+	if len(steps) == 0 {
 		return nil
+	}
+	numbers := make([]int64, len(steps))
+	for i, st := range steps {
+		numbers[i] = st.no
 	}
 	details, err := l.v.Details(numbers)
 	if err != nil {
@@ -441,16 +527,16 @@ func (l *lister) rows(page *Page, numbers []int64, cursors []cursor) error {
 			exceptional[no] = true
 		}
 	}
-	for i, no := range numbers {
-		d := byNo[no]
+	for _, st := range steps {
+		d := byNo[st.no]
 		if d == nil {
 			continue
 		}
 		verdict := l.verdicts[d.Class]
 		row := Row{Ref: ref(d.RunKey, d.Key), Template: l.template.Name, Completeness: completeness(verdict.Full), MissingStages: verdict.Missing,
 			LastEventAt: string(event.TimeFromKey(nil, d.Last)), Counterparty: payment.Display(text(d.Payee)), Amount: text(d.Amount), Asset: text(d.Asset),
-			Settlement: settlementAt(d, l.now), Linked: linked(d), Blind: text(d.Blind), Damaged: d.RunFaults > 0,
-			cursor: cursors[i].encode()}
+			Settlement: settlementAt(d, l.now), Linked: linked(d), Blind: text(d.Blind),
+			cursor: st.at.encode()}
 		if row.Counterparty == "" {
 			row.Counterparty = payment.Display(text(d.Host))
 		}
@@ -492,6 +578,9 @@ func linked(d *store.Detail) *Ref {
 		return nil
 	}
 	r := ref(d.LinkRun, d.LinkOp)
+	if d.LinkStray {
+		r.Null, r.Unassigned = false, true
+	}
 	return &r
 }
 
@@ -511,22 +600,29 @@ func (x *Indexer) run(v *store.View, name string, withOperations bool) (*store.R
 			run, err = v.Latest(false)
 		}
 		if run == nil && err == nil {
-			return nil, errcode.New(errcode.NoRuns, "check that the recorder writes to this root", "there is no run in %s", x.events)
+			return nil, errcode.New(errcode.NoRuns, "check that the recorder writes to this root", "there is no run in %q", x.events)
 		}
 		return run, err
 	}
-	id := strings.TrimPrefix(name, "run:")
-	runs, err := v.RunsByKey(jsjson.SortKey(nil, []byte(id)))
-	if err == nil && len(runs) == 0 && id != name {
+	if id, ok := strings.CutPrefix(name, "run:"); ok {
+		run, err := runByID(v, id)
+		if err == nil || errcode.Of(err).Code != errcode.RunNotFound {
+			return run, err
+		}
 		// An id may itself begin with "run:".
-		runs, err = v.RunsByKey(jsjson.SortKey(nil, []byte(name)))
 	}
+	return runByID(v, name)
+}
+
+// runByID finds the run of an id.
+func runByID(v *store.View, id string) (*store.Run, error) {
+	runs, err := v.RunsByKey(jsjson.SortKey(nil, []byte(id)))
 	if err != nil {
 		return nil, err
 	}
 	switch len(runs) {
 	case 0:
-		return nil, runNotFound(name)
+		return nil, runNotFound(id)
 	case 1:
 		return &runs[0], nil
 	}
@@ -537,7 +633,8 @@ func runNotFound(name string) error {
 	return errcode.New(errcode.RunNotFound, "list the runs with `settlewatch status`, or use \"latest\"", "there is no run %q", name)
 }
 
-// Receipt assembles one operation's receipt from its own lines.
+// Receipt assembles one operation's receipt from its own lines. The run is
+// addressed by its id, whatever that is; Resolve takes "latest" and "run:".
 func (x *Indexer) Receipt(ctx context.Context, r Ref, templateRef string) (*Receipt, error) {
 	template, err := x.template(templateRef)
 	if err != nil {
@@ -546,7 +643,7 @@ func (x *Indexer) Receipt(ctx context.Context, r Ref, templateRef string) (*Rece
 	for try := 0; ; try++ {
 		var d *store.Detail
 		err := x.ask(ctx, func(v *store.View) error {
-			run, err := x.run(v, r.Run, true)
+			run, err := runByID(v, r.Run)
 			if err != nil {
 				return err
 			}
@@ -595,7 +692,8 @@ func (x *Indexer) receipt(d *store.Detail, template *assemble.Resolved) (*Receip
 	if err != nil {
 		return nil, err
 	}
-	return &Receipt{Receipt: assembled, Ref: ref(d.RunKey, d.Key), Template: template, Damaged: d.RunFaults > 0,
+	return &Receipt{Receipt: assembled, Ref: ref(d.RunKey, d.Key), Template: template,
+		Damaged:    d.RunFaults > 0 || x.tornIsDamage(d.RunTorn, d.RunMtimeNs),
 		Settlement: settlementAt(d, x.now().UnixMilli()), Linked: linked(d), Blind: text(d.Blind)}, nil
 }
 
@@ -711,7 +809,7 @@ func (x *Indexer) Status(ctx context.Context) (*Status, error) {
 			return err
 		}
 		s.Counts = Counts(t)
-		if s.Damaged, s.DamagedRuns, err = x.damage(v, 0, damageShown); err != nil {
+		if s.Damaged, s.DamagedRuns, err = x.damage(v, 0, damageListed); err != nil {
 			return err
 		}
 		torn, err := v.Torn(0)
@@ -735,11 +833,5 @@ func (x *Indexer) Status(ctx context.Context) (*Status, error) {
 		s.Index, s.IndexBytes, s.Private = x.ix.Path(), x.ix.Bytes(), x.private != ""
 	}
 	x.mu.Unlock()
-	s.Watch = "off"
-	if x.watcher.Load() != nil {
-		s.Watch = "notify"
-	} else if why, _ := x.watchNote.Load().(string); why != "" {
-		s.Watch = "poll: " + why
-	}
 	return s, nil
 }

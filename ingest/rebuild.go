@@ -115,6 +115,9 @@ func (x *Indexer) Fsck(ctx context.Context, report func(Progress)) (*FsckReport,
 		return nil, err
 	}
 	defer func() { _ = beside.Close() }()
+	if beside.eventsReal, err = x.eventsDir(); err != nil {
+		beside.eventsReal = "" // it is not there; both will say so
+	}
 	if _, err := beside.Reindex(ctx, report); err != nil {
 		return nil, err
 	}
@@ -135,7 +138,10 @@ func (x *Indexer) Fsck(ctx context.Context, report func(Progress)) (*FsckReport,
 			break
 		}
 	}
-	return out, nil
+	return out, x.ask(ctx, func(v *store.View) (err error) {
+		_, out.Damaged, err = x.damage(v, 0, 0)
+		return err
+	})
 }
 
 // dumped is a row of store.View.Dump.

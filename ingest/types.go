@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
@@ -26,6 +25,8 @@ type Ref struct {
 	Run       string
 	Operation string
 	Null      bool
+	// Unassigned: of a link only, the other half is an answer in no operation.
+	Unassigned bool
 }
 
 // Query is what list_operations and `list` ask.
@@ -53,7 +54,6 @@ type Row struct {
 	Settlement    string // settled, failed, unknown, pending, none
 	Linked        *Ref   // trace contract, section 12.8
 	Blind         string // reason, or "" (section 12.9)
-	Damaged       bool   // its run has a fault
 	cursor        string
 }
 
@@ -114,8 +114,7 @@ type Status struct {
 	Schema      int64
 	Counts      Counts
 	IndexBytes  int64
-	Watch       string // "notify", "poll: <reason>" or "off"
-	Damaged     []Damage
+	Damaged     []Damage // the first fault of each damaged run, at most 1,000
 	DamagedRuns int
 	TornRuns    []Torn // runs that end in an incomplete line
 	Newest      string // id of the latest run
@@ -130,6 +129,7 @@ type Torn struct {
 
 // FsckReport is the outcome of comparing the live index with a fresh one.
 type FsckReport struct {
+	Damaged     int // runs with damage; the index may be sound all the same
 	Counts      Counts
 	Differences []string // empty: equal, row by row
 }
@@ -142,20 +142,3 @@ type Await struct {
 	Settlement   string
 	TimedOut     bool
 }
-
-// The methods mcp and cmd use (bodies elsewhere in this package):
-//
-//	func Open(ctx context.Context, o Options) (*Indexer, error)
-//	func (x *Indexer) Close() error
-//	func (x *Indexer) Watch(ctx context.Context) error
-//	func (x *Indexer) Sync(ctx context.Context) error
-//	func (x *Indexer) List(ctx context.Context, q Query) (*Page, error)
-//	func (x *Indexer) Receipt(ctx context.Context, ref Ref, template string) (*Receipt, error)
-//	func (x *Indexer) Await(ctx context.Context, ref Ref, template string, wait time.Duration) (*Await, error)
-//	func (x *Indexer) Status(ctx context.Context) (*Status, error)
-//	func (x *Indexer) Reindex(ctx context.Context, report func(Progress)) (Counts, error)
-//	func (x *Indexer) Fsck(ctx context.Context, report func(Progress)) (*FsckReport, error)
-//	func (x *Indexer) Library() assemble.Library
-//	func (x *Indexer) Runs(ctx context.Context) ([]string, error) // listing order
-//	func (x *Indexer) BuildInputs / ReadRun: see files.go
-var _ context.Context

@@ -79,29 +79,66 @@ func TestAWalkGoesOnWhenTheIndexIsFilledAnew(t *testing.T) {
 	write(t, path("r.ndjson"), filler(0, 40))
 	x := open(t, root)
 	q := Query{Limit: 7}
-	seen := map[string]bool{}
+	seen := map[string]int{}
 	for page := 0; ; page++ {
-		if page == 2 {
+		if page > 0 {
 			if _, err := x.Reindex(context.Background(), nil); err != nil {
 				t.Fatal(err)
 			}
+			appendTo(t, path("r.ndjson"), line("op0000", 1000+page, "responded")+line(fmt.Sprintf("new%d", page), 2000+page, "submitted"))
 		}
 		p, err := x.List(context.Background(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, row := range p.Operations {
-			seen[row.Operation] = true
+			seen[row.Operation]++
 		}
 		if p.NextCursor == "" {
 			break
 		}
-		if q.Cursor = p.NextCursor; page > 100 {
+		if q.Cursor = p.NextCursor; page > 10 {
 			t.Fatal("the walk does not end")
 		}
 	}
-	if len(seen) != 40 {
-		t.Errorf("%d operations seen, want 40", len(seen))
+	for i := range 40 {
+		op := fmt.Sprintf("op%04d", i)
+		if n := seen[op]; i > 0 && n != 1 || i == 0 && n < 1 {
+			t.Errorf("%s was seen %d times", op, n)
+		}
+	}
+}
+
+func TestCursorsStayShortAndWalksEndWhateverTheIdsAre(t *testing.T) {
+	root, path := newRoot(t)
+	want := map[string]bool{}
+	for i := range 12 {
+		op := strings.Repeat("x", 60_000) + fmt.Sprint(i)
+		want[op] = true
+		appendTo(t, path("r.ndjson"), line(op, 5, "submitted")) // all at one moment
+	}
+	x := open(t, root)
+	q := Query{Limit: 5}
+	for page := 0; ; page++ {
+		p, err := x.List(context.Background(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range p.Operations {
+			if !want[row.Operation] {
+				t.Error("an operation was seen twice")
+			}
+			delete(want, row.Operation)
+		}
+		if len(p.NextCursor) > 1024 {
+			t.Errorf("a cursor of %d bytes", len(p.NextCursor))
+		}
+		if q.Cursor = p.NextCursor; q.Cursor == "" || page > 10 {
+			break
+		}
+	}
+	if len(want) != 0 {
+		t.Errorf("%d operations were never seen", len(want))
 	}
 }
 

@@ -2,9 +2,9 @@ package ingest
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,6 +42,7 @@ type watcher struct {
 	dirty   map[string]bool
 	deaf    string // why notifications can no longer be trusted; "" while they can
 	cookies map[string]chan struct{}
+	name    string // of this watcher's cookies: two processes may have one number
 	count   int
 	wake    chan struct{} // one pending signal: something happened
 	changed chan struct{} // closed and replaced whenever something happened
@@ -49,23 +50,20 @@ type watcher struct {
 
 // newWatcher watches an events directory. It fails where the kernel gives no
 // watch or its notifications could not be trusted.
-func newWatcher(events, guard string) (*watcher, error) {
-	real, err := filepath.EvalSymlinks(events)
-	if err != nil {
-		return nil, err
-	}
-	if kind := remoteFileSystem(real); kind != "" {
+func newWatcher(events, guard string, now time.Time) (*watcher, error) {
+	if kind := remoteFileSystem(events); kind != "" {
 		return nil, fmt.Errorf("%s gives no reliable notifications", kind)
 	}
-	dir, err := os.Stat(real)
+	dir, err := os.Stat(events)
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{events: real, dir: dir, sync: filepath.Join(guard, "sync"), dirty: map[string]bool{},
-		cookies: map[string]chan struct{}{}, wake: make(chan struct{}, 1), changed: make(chan struct{})}
+	w := &watcher{events: events, dir: dir, sync: filepath.Join(guard, "sync"), dirty: map[string]bool{},
+		name: rand.Text(), cookies: map[string]chan struct{}{}, wake: make(chan struct{}, 1), changed: make(chan struct{})}
 	if err := os.MkdirAll(w.sync, 0o700); err != nil {
 		return nil, err
 	}
+	sweep(w.sync, now)
 	if w.notify, err = fsnotify.NewBufferedWatcher(4096); err != nil {
 		return nil, err
 	}
@@ -77,6 +75,22 @@ func newWatcher(events, guard string) (*watcher, error) {
 	}
 	go w.run()
 	return w, nil
+}
+
+const cookiePrefix = "cookie-"
+
+// sweep removes cookies that killed processes left behind.
+func sweep(dir string, now time.Time) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && strings.HasPrefix(e.Name(), cookiePrefix) && now.Sub(info.ModTime()) > time.Minute {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
 }
 
 func (w *watcher) close() { _ = w.notify.Close() }
@@ -180,7 +194,7 @@ func (w *watcher) barrier(ctx context.Context) bool {
 	seen := make(chan struct{})
 	w.mu.Lock()
 	w.count++
-	name := fmt.Sprintf("cookie-%d-%d", os.Getpid(), w.count)
+	name := fmt.Sprintf("%s%s-%d", cookiePrefix, w.name, w.count)
 	healthy := w.deaf == ""
 	if healthy {
 		w.cookies[name] = seen
@@ -191,11 +205,6 @@ func (w *watcher) barrier(ctx context.Context) bool {
 	}
 	path := filepath.Join(w.sync, name)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		// Left behind by a process that had our number before us.
-		_ = os.Remove(path)
-		f, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	}
 	if err == nil {
 		_ = f.Close()
 		defer func() { _ = os.Remove(path) }()
@@ -252,16 +261,18 @@ func (x *Indexer) Watch(ctx context.Context) error {
 			}
 		}
 		if w == nil {
-			fresh, err := newWatcher(x.events, x.guard)
+			events, err := x.eventsDir()
+			var fresh *watcher
+			if err == nil {
+				fresh, err = newWatcher(events, x.guard, x.now())
+			}
 			if err == nil {
 				// The watch is there before the look that follows.
 				w = fresh
 				x.watcher.Store(w)
 				x.needFull.Store(true)
-				x.watchNote.Store("")
 			} else if refused != err.Error() {
 				refused = err.Error()
-				x.watchNote.Store(refused)
 				x.log.Info("run files are polled", "reason", refused)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -67,13 +68,13 @@ func (v *View) Runs() ([]Run, error) {
 
 // Identity is the part of a run that one stat call can confirm.
 type Identity struct {
-	No, Dev, Ino, Size, MtimeNs, CtimeNs, Nlink, Covered int64
-	Bad                                                  bool // the entry could not be read
+	No, Dev, Ino, Size, MtimeNs, CtimeNs, Nlink int64
+	Bad                                         bool // the entry could not be read
 }
 
 // Identities gives the identity of every run by file name.
 func (v *View) Identities() (map[string]Identity, error) {
-	rows, err := v.query(v.ctx, "SELECT file, run_no, dev, ino, size, mtime_ns, ctime_ns, nlink, covered, entry_fault IS NOT NULL FROM runs")
+	rows, err := v.query(v.ctx, "SELECT file, run_no, dev, ino, size, mtime_ns, ctime_ns, nlink, entry_fault IS NOT NULL FROM runs")
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +83,7 @@ func (v *View) Identities() (map[string]Identity, error) {
 	var file sql.RawBytes
 	for rows.Next() {
 		var i Identity
-		if err := rows.Scan(&file, &i.No, &i.Dev, &i.Ino, &i.Size, &i.MtimeNs, &i.CtimeNs, &i.Nlink, &i.Covered, &i.Bad); err != nil {
+		if err := rows.Scan(&file, &i.No, &i.Dev, &i.Ino, &i.Size, &i.MtimeNs, &i.CtimeNs, &i.Nlink, &i.Bad); err != nil {
 			return nil, err
 		}
 		m[string(file)] = i
@@ -157,17 +158,23 @@ func (v *View) DamagedRuns(run int64) (int, error) {
 	return n, err
 }
 
+// Twins gives the runs whose id another file has too, of all or the one named.
+func (v *View) Twins(run int64) ([]Run, error) {
+	var runs []Run
+	err := v.sel(v.ctx, &runs, "SELECT "+runColumns+" FROM runs WHERE twin > 0 AND (?1 = 0 OR run_no = ?1) ORDER BY file_key", run)
+	return runs, err
+}
+
 // Torn gives the runs that end in an incomplete line, of all or the one named.
 func (v *View) Torn(run int64) ([]Run, error) {
 	var runs []Run
-	err := v.sel(v.ctx, &runs, "SELECT "+runColumns+" FROM runs WHERE torn > 0 AND (?1 = 0 OR run_no = ?1) ORDER BY file_key LIMIT 1000", run)
+	err := v.sel(v.ctx, &runs, "SELECT "+runColumns+" FROM runs WHERE torn > 0 AND (?1 = 0 OR run_no = ?1) ORDER BY file_key", run)
 	return runs, err
 }
 
 // FirstFault is the first fault of a damaged run.
 type FirstFault struct {
 	RunKey []byte `db:"run_key"`
-	Total  int64  `db:"faults"`
 	Fault
 }
 
@@ -175,7 +182,7 @@ type FirstFault struct {
 // most limit of them; run narrows it to one run where it is not 0.
 func (v *View) FirstFaults(run int64, limit int) ([]FirstFault, error) {
 	var out []FirstFault
-	err := v.sel(v.ctx, &out, `SELECT r.run_key, r.faults, f.line, f.offset, f.reason FROM runs r
+	err := v.sel(v.ctx, &out, `SELECT r.run_key, f.line, f.offset, f.reason FROM runs r
 		JOIN faults f ON f.run_no = r.run_no AND f.line = (SELECT min(line) FROM faults WHERE run_no = r.run_no)
 		WHERE r.faults > 0 AND (?1 = 0 OR r.run_no = ?1) ORDER BY r.file_key LIMIT ?2`, run, limit)
 	return out, err
@@ -264,7 +271,8 @@ type Filter struct {
 	Names   []int64 // word numbers of payees or hosts, any of which will do; nil: all
 	Classes []int64 // the classes wanted; nil: all of them
 	After   *Position
-	MaxRev  int64 // only rows unchanged since; 0: any
+	Above   []byte // only rows whose last key is greater; nil: any
+	MaxRev  int64  // only rows unchanged since; 0: any
 	Limit   int
 	Open    OpenFilter // applies to rows whose class is in OpenClasses
 }
@@ -362,6 +370,10 @@ func (v *View) listOf(f Filter, name, class int64, open OpenFilter, now int64, f
 		q.WriteString(" AND " + last + " <= ? AND (" + last + ", r.run_key, o.op_key) < (?, ?, ?)")
 		args = append(args, f.After.Last, f.After.Last, f.After.Run, f.After.Op)
 	}
+	if f.Above != nil {
+		q.WriteString(" AND " + last + " > ?")
+		args = append(args, f.Above)
+	}
 	if floor != nil {
 		q.WriteString(" AND " + last + " >= ?")
 		args = append(args, floor)
@@ -432,6 +444,17 @@ func (v *View) MaxOperation() (int64, error) {
 	return n, err
 }
 
+// OperationKey is the key of an operation that begins with prefix; prefix itself
+// where there is no such operation any more.
+func (v *View) OperationKey(no int64, prefix []byte) ([]byte, error) {
+	var key []byte
+	err := v.row(v.ctx, "SELECT op_key FROM operations WHERE op_no = ?", no).Scan(&key)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && !bytes.HasPrefix(key, prefix) {
+		return prefix, nil
+	}
+	return key, err
+}
+
 // HasName tells whether an operation carries one of the names.
 func (v *View) HasName(op int64, names []int64) (bool, error) {
 	var have []byte
@@ -465,16 +488,22 @@ type Detail struct {
 	Blind        *string `db:"blind"`
 	LinkRun      []byte  `db:"link_run"` // nil: not linked
 	LinkOp       []byte  `db:"link_op"`
+	LinkStray    bool    `db:"link_stray"` // the other half belongs to no operation
+	RunTorn      int64   `db:"torn"`
+	RunMtimeNs   int64   `db:"mtime_ns"`
 }
 
 const detailColumns = `o.op_no, o.run_no, r.epoch, r.file, r.run_key, r.faults AS run_faults, o.op_key, o.class, c.shape, c.settlement, o.last_key, o.events, o.spans, o.crc,
 	(SELECT word FROM words WHERE word_no = o.payee) AS payee, (SELECT word FROM words WHERE word_no = o.host) AS host,
-	(SELECT word FROM words WHERE word_no = o.asset) AS asset, o.amount, o.pending_until, o.blind, lr.run_key AS link_run, lo.op_key AS link_op`
+	(SELECT word FROM words WHERE word_no = o.asset) AS asset, o.amount, o.pending_until, o.blind, coalesce(lr.run_key, sr.run_key) AS link_run,
+	lo.op_key AS link_op, sr.run_key IS NOT NULL AS link_stray, r.torn, r.mtime_ns`
 
 const detailJoins = ` JOIN runs r ON r.run_no = o.run_no JOIN classes c ON c.class_no = o.class
 	LEFT JOIN operations lo ON lo.op_no = coalesce(
 		(SELECT other FROM links WHERE op_no = o.op_no ORDER BY n LIMIT 1), (SELECT op_no FROM links WHERE other = o.op_no AND op_no > 0 ORDER BY op_no LIMIT 1))
-	LEFT JOIN runs lr ON lr.run_no = lo.run_no`
+	LEFT JOIN runs lr ON lr.run_no = lo.run_no
+	LEFT JOIN strays s ON lo.op_no IS NULL AND s.stray_no = (SELECT -op_no FROM links WHERE other = o.op_no AND op_no < 0 ORDER BY op_no DESC LIMIT 1)
+	LEFT JOIN runs sr ON sr.run_no = s.run_no`
 
 // Details fetches operations by number, in any order; one that is gone
 // is left out.
@@ -516,7 +545,7 @@ func (v *View) WithPrefix(run int64, prefix []byte, limit int) ([][]byte, error)
 // come by section, and within one in byte order.
 func (v *View) Dump(line func(section int, s string) error) error {
 	for section, q := range dumps {
-		if err := v.dump(q, func(rows *sql.Rows) error {
+		if err := v.dump(spelled(q), func(rows *sql.Rows) error {
 			var s string
 			if err := rows.Scan(&s); err != nil {
 				return err
@@ -531,8 +560,8 @@ func (v *View) Dump(line func(section int, s string) error) error {
 		return err
 	}
 	// Spans and shapes hold type numbers, which only Go can spell out.
-	return v.dump(`SELECT hex(r.file) || ' ' || hex(o.op_key) AS id, o.spans, c.shape FROM operations o
-		JOIN runs r USING (run_no) JOIN classes c ON c.class_no = o.class ORDER BY id`, func(rows *sql.Rows) error {
+	return v.dump(spelled(`SELECT name(r.file) || ' ' || name(o.op_key) AS id, o.spans, c.shape FROM operations o
+		JOIN runs r USING (run_no) JOIN classes c ON c.class_no = o.class ORDER BY id`), func(rows *sql.Rows) error {
 		var id string
 		var blob, shape []byte
 		if err := rows.Scan(&id, &blob, &shape); err != nil {
@@ -570,18 +599,26 @@ func (v *View) dump(query string, row func(*sql.Rows) error) error {
 	return rows.Err()
 }
 
+// spelled replaces name(x) in a query of dumps by the text of a key, quoted, or
+// by its bytes where text would lose some.
+func spelled(query string) string {
+	return nameCall.ReplaceAllString(query, "CASE WHEN instr($1, x'00') OR length($1) = 0 THEN 'x' || hex($1) ELSE quote(CAST($1 AS TEXT)) END")
+}
+
+var nameCall = regexp.MustCompile(`name\(([a-z0-9_.]+)\)`)
+
 // dumps spell numbers of the dictionaries and of rows out as what they stand
 // for. Shapes are sets of type numbers, so they are told by their names.
 var dumps = []string{
-	`SELECT 'run ' || hex(file) || ' covered ' || covered || ' crc ' || crc || ' lines ' || lines || ' events ' || events || ' operations ' || operations ||
+	`SELECT 'run ' || name(file) || ' covered ' || covered || ' crc ' || crc || ' lines ' || lines || ' events ' || events || ' operations ' || operations ||
 		' answers ' || answers || ' faults ' || faults || ' entry ' || coalesce(entry_fault, '') || ' torn ' || torn || ' session ' || session AS line FROM runs ORDER BY line`,
-	`SELECT 'fault ' || hex(r.file) || ' line ' || f.line || ' offset ' || f.offset || ' ' || f.reason AS line FROM faults f JOIN runs r USING (run_no) ORDER BY line`,
-	`SELECT 'operation ' || hex(r.file) || ' ' || hex(o.op_key) || ' last ' || hex(o.last_key) || ' events ' || o.events ||
+	`SELECT 'fault ' || name(r.file) || ' line ' || f.line || ' offset ' || f.offset || ' ' || f.reason AS line FROM faults f JOIN runs r USING (run_no) ORDER BY line`,
+	`SELECT 'operation ' || name(r.file) || ' ' || name(o.op_key) || ' last ' || hex(o.last_key) || ' events ' || o.events ||
 		' crc ' || o.crc || ' side ' || o.side || ' settlement ' || c.settlement || ' pending ' || o.pending_until || ' blind ' || coalesce(o.blind, '') || ' no hook ' || o.no_hook || ' amount ' || coalesce(o.amount, '') ||
 		' payee ' || coalesce((SELECT word FROM words WHERE word_no = o.payee), '') || ' host ' || coalesce((SELECT word FROM words WHERE word_no = o.host), '') ||
 		' resource ' || coalesce((SELECT word FROM words WHERE word_no = o.resource), '') || ' asset ' || coalesce((SELECT word FROM words WHERE word_no = o.asset), '') AS line FROM operations o JOIN runs r USING (run_no) JOIN classes c ON c.class_no = o.class ORDER BY line`,
-	`SELECT 'name ' || w.word || ' of ' || hex(r.file) || ' ' || hex(o.op_key) || ' agrees ' || (n.class = o.class AND n.last_key = o.last_key) AS line FROM operation_names n JOIN operations o USING (op_no) JOIN runs r USING (run_no) JOIN words w ON w.word_no = n.name ORDER BY line`,
-	`SELECT 'payment ' || coalesce((SELECT hex(r.file) || ' ' || hex(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = p.op_no), (SELECT hex(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -p.op_no), 'nothing') || ' n ' || p.n || ' side ' || p.side || ' status ' || p.status || ' flags ' || p.flags || ' at ' || coalesce(p.at, '') ||
+	`SELECT 'name ' || w.word || ' of ' || name(r.file) || ' ' || name(o.op_key) || ' agrees ' || (n.class = o.class AND n.last_key = o.last_key) AS line FROM operation_names n JOIN operations o USING (op_no) JOIN runs r USING (run_no) JOIN words w ON w.word_no = n.name ORDER BY line`,
+	`SELECT 'payment ' || coalesce((SELECT name(r.file) || ' ' || name(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = p.op_no), (SELECT name(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -p.op_no), 'nothing') || ' n ' || p.n || ' side ' || p.side || ' status ' || p.status || ' flags ' || p.flags || ' at ' || coalesce(p.at, '') ||
 		' amount ' || coalesce(p.amount, '') || ' settled ' || coalesce(p.settled, '') ||
 		' payee ' || coalesce((SELECT word FROM words WHERE word_no = p.payee), '') ||
 		' host ' || coalesce((SELECT word FROM words WHERE word_no = p.host), '') ||
@@ -590,11 +627,11 @@ var dumps = []string{
 		' network ' || coalesce((SELECT word FROM words WHERE word_no = p.network), '') ||
 		' scheme ' || coalesce((SELECT word FROM words WHERE word_no = p.scheme), '') AS line
 		FROM payments p ORDER BY line`,
-	`SELECT 'answer ' || coalesce((SELECT hex(r.file) || ' ' || hex(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = a.op_no), (SELECT hex(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -a.op_no), 'nothing') || ' n ' || a.n || ' at ' || hex(a.at_key) AS line FROM answers a ORDER BY line`,
-	`SELECT 'candidate ' || coalesce((SELECT hex(r.file) || ' ' || hex(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = c.op_no), (SELECT hex(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -c.op_no), 'nothing') || ' n ' || c.n || ' until ' || c.claim_until AS line FROM candidates c ORDER BY line`,
-	`SELECT 'hash ' || t.hash || ' of ' || coalesce((SELECT hex(r.file) || ' ' || hex(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = t.op_no), (SELECT hex(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -t.op_no), 'nothing') AS line FROM transactions t ORDER BY line`,
-	`SELECT 'link ' || coalesce((SELECT hex(r.file) || ' ' || hex(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = l.op_no), (SELECT hex(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -l.op_no), 'nothing') || ' n ' || l.n || ' at ' || hex(l.at_key) || ' by transaction ' || l.by_tx || ' to ' ||
-		coalesce((SELECT hex(r.file) || ' ' || hex(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = l.other), (SELECT hex(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -l.other), 'nothing') || ' n ' || l.m AS line FROM links l ORDER BY line`,
+	`SELECT 'answer ' || coalesce((SELECT name(r.file) || ' ' || name(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = a.op_no), (SELECT name(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -a.op_no), 'nothing') || ' n ' || a.n || ' at ' || hex(a.at_key) AS line FROM answers a ORDER BY line`,
+	`SELECT 'candidate ' || coalesce((SELECT name(r.file) || ' ' || name(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = c.op_no), (SELECT name(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -c.op_no), 'nothing') || ' n ' || c.n || ' until ' || c.claim_until AS line FROM candidates c ORDER BY line`,
+	`SELECT 'hash ' || t.hash || ' of ' || coalesce((SELECT name(r.file) || ' ' || name(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = t.op_no), (SELECT name(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -t.op_no), 'nothing') AS line FROM transactions t ORDER BY line`,
+	`SELECT 'link ' || coalesce((SELECT name(r.file) || ' ' || name(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = l.op_no), (SELECT name(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -l.op_no), 'nothing') || ' n ' || l.n || ' at ' || hex(l.at_key) || ' by transaction ' || l.by_tx || ' to ' ||
+		coalesce((SELECT name(r.file) || ' ' || name(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = l.other), (SELECT name(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -l.other), 'nothing') || ' n ' || l.m AS line FROM links l ORDER BY line`,
 }
 
 // CheckPages runs SQLite's own consistency check and gives what it found.

@@ -187,7 +187,7 @@ func (t *Tx) flush() error {
 func (t *Tx) Generation() int64 { return t.generation }
 
 const runColumns = `run_no, file, file_key, run_key, epoch, dev, ino, size, mtime_ns, ctime_ns, nlink, covered, crc, head_crc, tail_crc,
-	lines, events, operations, answers, faults, entry_fault, session, torn`
+	lines, events, operations, answers, faults, entry_fault, session, torn, twin`
 
 // Run finds a run by its file name; nil when there is none.
 func (t *Tx) Run(file []byte) (*Run, error) {
@@ -218,6 +218,9 @@ func (t *Tx) PutRun(r *Run) error {
 	if err == nil {
 		r.No, err = res.LastInsertId()
 	}
+	if err == nil {
+		err = t.markTwins(r.Key)
+	}
 	if err != nil || t.deferred != nil {
 		return err
 	}
@@ -231,6 +234,13 @@ func (t *Tx) PutRun(r *Run) error {
 		return fmt.Errorf("%w: it holds operations of no run", ErrUnusable)
 	}
 	return nil
+}
+
+// markTwins marks the runs of one id where there are several: none of them can
+// be addressed.
+func (t *Tx) markTwins(key []byte) error {
+	_, err := t.exec("UPDATE runs SET twin = (SELECT count(*) > 1 FROM runs r WHERE r.run_key = ?1) WHERE run_key = ?1", key)
+	return err
 }
 
 // RunByNumber finds a run by its row number; nil when there is none.
@@ -308,8 +318,11 @@ func (t *Tx) DropRun(run int64) error {
 	if err := t.ClearRun(run); err != nil {
 		return err
 	}
-	_, err := t.exec("DELETE FROM runs WHERE run_no = ?", run)
-	return err
+	var key []byte
+	if err := t.row("DELETE FROM runs WHERE run_no = ? RETURNING run_key", []any{run}, &key); err != nil {
+		return err
+	}
+	return t.markTwins(key)
 }
 
 // Clear empties the index and draws a new generation. Dictionaries go too.

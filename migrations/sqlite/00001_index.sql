@@ -33,8 +33,10 @@ CREATE TABLE runs (
     faults      INTEGER NOT NULL DEFAULT 0,
     entry_fault TEXT,                         -- why the entry cannot be read, if so
     session     TEXT NOT NULL DEFAULT '',     -- attestation state at `covered` (blind sessions)
-    torn        INTEGER NOT NULL DEFAULT 0    -- bytes without a newline stand after `covered`
+    torn        INTEGER NOT NULL DEFAULT 0,   -- what stands after `covered`: 0 nothing, 1 part of a line, 2 a whole object
+    twin        INTEGER NOT NULL DEFAULT 0    -- another file has the same run id
 ) STRICT;
+CREATE INDEX runs_twins ON runs (file_key) WHERE twin > 0;
 CREATE INDEX runs_damaged ON runs (file_key) WHERE faults > 0;
 CREATE INDEX runs_torn ON runs (file_key) WHERE torn > 0;
 CREATE INDEX runs_listed ON runs (file_key, operations);

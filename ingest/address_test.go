@@ -1,0 +1,234 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/settlewatch/settlewatch/internal/errcode"
+)
+
+func eventOf(t *testing.T, x *Indexer, r Ref) string {
+	t.Helper()
+	receipt, err := x.Receipt(context.Background(), r, "")
+	if err != nil {
+		return string(errcode.Of(err).Code)
+	}
+	_, id, _ := strings.Cut(string(receipt.Append(nil, 0, 0)), `"event_id":"`)
+	id, _, _ = strings.Cut(id, `"`)
+	return id
+}
+
+func TestReceiptsAreAddressedByTheExactRunID(t *testing.T) {
+	root, path := newRoot(t)
+	for i, run := range []string{"latest", "zzz", "run:zzz", "run:latest"} {
+		write(t, path(run+".ndjson"), line("same", i, "submitted"))
+	}
+	x := open(t, root)
+	for i, run := range []string{"latest", "zzz", "run:zzz", "run:latest"} {
+		if got, want := eventOf(t, x, Ref{Run: run, Operation: "same"}), "e-same-"+string(rune('0'+i)); got != want {
+			t.Errorf("run %q: event %s, want %s", run, got, want)
+		}
+	}
+	for name, want := range map[string]string{"latest": "zzz", "run:latest": "latest", "run:zzz": "zzz", "run:run:zzz": "run:zzz", "zzz": "zzz"} {
+		r, err := x.Resolve(context.Background(), Ref{Run: name, Operation: "sa"})
+		if err != nil || r.Run != want || r.Operation != "same" {
+			t.Errorf("%q resolves to %+v (%v), want run %q", name, r, err, want)
+		}
+	}
+}
+
+func TestTwoFilesOfOneIDAreDamageAndNeverMixedUp(t *testing.T) {
+	root, path := newRoot(t)
+	write(t, path(".ndjson"), line("a", 1, "submitted"))
+	write(t, path(".ndjson.ndjson"), line("b", 2, "submitted"))
+	x := open(t, root)
+	p, err := x.List(context.Background(), Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.DamagedTotal != 2 || !strings.Contains(p.DamagedRuns[0].Reason, "same id") {
+		t.Errorf("damage is %+v", p.DamagedRuns)
+	}
+	if got := eventOf(t, x, Ref{Run: ".ndjson", Operation: "a"}); got != string(errcode.RunDamaged) {
+		t.Errorf("reading one of them gives %s", got)
+	}
+	if err := os.Remove(path(".ndjson")); err != nil {
+		t.Fatal(err)
+	}
+	if got := eventOf(t, x, Ref{Run: ".ndjson", Operation: "b"}); got != "e-b-2" {
+		t.Errorf("the one that is left gives %s", got)
+	}
+	mustBeSound(t, x)
+}
+
+func TestARunDeletedWhileItIsReadDisturbsNoOther(t *testing.T) {
+	root, path := newRoot(t)
+	write(t, path("keep.ndjson"), line("k", 1, "submitted"))
+	write(t, path("gone.ndjson"), line("g", 2, "submitted"))
+	x := open(t, root)
+	watch(t, x)
+	wantOperations(t, x, "gone/g", "keep/k")
+	// As a receipt leaves it that found its lines missing.
+	x.suspects.Store("gone.ndjson", true)
+	x.suspects.Store("never.ndjson", true)
+	if err := os.Remove(path("gone.ndjson")); err != nil {
+		t.Fatal(err)
+	}
+	if got := eventOf(t, x, Ref{Run: "gone", Operation: "g"}); got != string(errcode.RunNotFound) {
+		t.Errorf("the deleted run gives %s", got)
+	}
+	wantOperations(t, x, "keep/k")
+}
+
+func TestAReceiptOfARunThatEndsInATornLineSaysSo(t *testing.T) {
+	root, path := newRoot(t)
+	write(t, path("r.ndjson"), line("a", 1, "submitted")+strings.TrimSpace(line("a", 2, "responded")))
+	x := open(t, root)
+	r, err := x.Receipt(context.Background(), Ref{Run: "r", Operation: "a"}, "")
+	if err != nil || !r.Damaged {
+		t.Errorf("damaged %v (%v)", r != nil && r.Damaged, err)
+	}
+}
+
+func TestAnAnswerInNoOperationIsShownOnThePaymentItCloses(t *testing.T) {
+	root, path := newRoot(t)
+	answer := strings.Replace(line("a", 2, "responded"), `"context_id":"a",`, "", 1)
+	answer = strings.Replace(answer, `"x402_version":2,`, `"x402_version":2,"resource":{"url":"https://s.example/x"},"settle":{"success":true,"network":"eip155:8453","transaction":"0x1"},`, 1)
+	paid := strings.Replace(line("a", 1, "submitted"), `"x402_version":2,`, `"x402_version":2,"resource":{"url":"https://s.example/x"},`, 1)
+	write(t, path("r.ndjson"), paid+answer)
+	x := open(t, root)
+	p, err := x.List(context.Background(), Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := p.Operations[0]
+	if row.Settlement != "settled" || row.Linked == nil || !row.Linked.Unassigned || row.Linked.Run != "r" {
+		t.Errorf("the payment is %s, linked %+v", row.Settlement, row.Linked)
+	}
+	mustBeSound(t, x)
+}
+
+func TestTheEventsDirectoryIsResolvedOnce(t *testing.T) {
+	root, elsewhere := t.TempDir(), t.TempDir()
+	for _, dir := range []string{"one", "two"} {
+		if err := os.Mkdir(filepath.Join(elsewhere, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(elsewhere, dir, dir+".ndjson"), line(dir, 1, "submitted"))
+	}
+	link := filepath.Join(root, "events")
+	if err := os.Symlink(filepath.Join(elsewhere, "one"), link); err != nil {
+		t.Fatal(err)
+	}
+	x := open(t, root)
+	wantOperations(t, x, "one/one")
+	_ = os.Remove(link)
+	if err := os.Symlink(filepath.Join(elsewhere, "two"), link); err != nil {
+		t.Fatal(err)
+	}
+	x.needFull.Store(true)
+	wantOperations(t, x, "one/one")
+}
+
+func TestARootThatVanishesIsAnErrorAndNotAnEmptyAnswer(t *testing.T) {
+	parent := t.TempDir()
+	root := filepath.Join(parent, "root")
+	if err := os.MkdirAll(filepath.Join(root, "events"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(root, "events", "r.ndjson"), line("a", 1, "submitted"))
+	x, err := Open(context.Background(), Options{Root: root, Index: filepath.Join(parent, "index.db"), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	wantOperations(t, x, "r/a")
+	if err := os.RemoveAll(root); err != nil {
+		t.Fatal(err)
+	}
+	_, err = x.List(context.Background(), Query{})
+	var e *errcode.Error
+	if !errors.As(err, &e) || e.Code != errcode.Root {
+		t.Errorf("the answer is %v", err)
+	}
+}
+
+func TestEventsThatAppearLaterAreServed(t *testing.T) {
+	root := t.TempDir()
+	x := open(t, root)
+	wantOperations(t, x)
+	if err := os.Mkdir(filepath.Join(root, "events"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(root, "events", "r.ndjson"), line("a", 1, "submitted"))
+	wantOperations(t, x, "r/a")
+}
+
+func TestAHardLinkedRunIsReadAndAlwaysStated(t *testing.T) {
+	root, path := newRoot(t)
+	outside := filepath.Join(root, "outside")
+	write(t, outside, line("a", 1, "submitted"))
+	if err := os.Link(outside, path("r.ndjson")); err != nil {
+		t.Skip("hard links are not to be had here")
+	}
+	x := open(t, root)
+	watch(t, x)
+	wantOperations(t, x, "r/a")
+	// Written through the other name: no notification comes by.
+	appendTo(t, outside, line("b", 2, "submitted"))
+	wantOperations(t, x, "r/b", "r/a")
+}
+
+func TestADeafWatcherMeansThatEveryRunIsStated(t *testing.T) {
+	root, path := newRoot(t)
+	write(t, path("r.ndjson"), line("a", 1, "submitted"))
+	x := open(t, root)
+	watch(t, x)
+	wantOperations(t, x, "r/a")
+	w := x.watcher.Load()
+	w.distrust(overflow)
+	appendTo(t, path("r.ndjson"), line("b", 2, "submitted"))
+	w.mu.Lock()
+	clear(w.dirty) // what an overflow loses
+	w.mu.Unlock()
+	wantOperations(t, x, "r/b", "r/a")
+	if ok, why := w.healthy(); !ok {
+		t.Errorf("the watcher did not recover: %s", why)
+	}
+}
+
+func TestCookiesOfKilledProcessesAreSweptAndNamesAreUnique(t *testing.T) {
+	root, path := newRoot(t)
+	write(t, path("r.ndjson"), line("a", 1, "submitted"))
+	old := filepath.Join(root, "guard", "sync", "cookie-1-1")
+	if err := os.MkdirAll(filepath.Dir(old), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, old, "")
+	past := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(old, past, past); err != nil {
+		t.Fatal(err)
+	}
+	a, b := open(t, root), open(t, root)
+	watch(t, a)
+	watch(t, b)
+	wantOperations(t, a, "r/a")
+	wantOperations(t, b, "r/a")
+	if a.watcher.Load().name == b.watcher.Load().name {
+		t.Error("two watchers have one name")
+	}
+	left, err := os.ReadDir(filepath.Dir(old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range left {
+		if e.Name() == filepath.Base(old) {
+			t.Error("the old cookie is still there")
+		}
+	}
+}
