@@ -264,7 +264,8 @@ func (x *Index) Close() error {
 	if !x.Moved() {
 		// Truncating keeps the next first opener from replaying the log. A
 		// reader elsewhere may hold it; then the last process to leave does it.
-		_, _ = x.tx.conn.ExecContext(context.Background(), "PRAGMA wal_checkpoint(TRUNCATE)")
+		_, _ = x.tx.exec("PRAGMA busy_timeout(100)")
+		_, _ = x.tx.exec("PRAGMA wal_checkpoint(TRUNCATE)")
 	}
 	x.tx.close()
 	werr := x.write.Close()

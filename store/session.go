@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
+	"io"
 
 	"github.com/jmoiron/sqlx"
 )
@@ -100,6 +102,30 @@ func (s *session) bulk(query string, args []driver.NamedValue) error {
 		}
 		_, err := st.ExecContext(context.Background(), args)
 		return err
+	})
+}
+
+// each runs a query past database/sql and gives every row to fn, which keeps
+// nothing of it.
+func (s *session) each(query string, fn func([]driver.Value) error) error {
+	return s.conn.Raw(func(c any) error {
+		rows, err := c.(driver.QueryerContext).QueryContext(context.Background(), query, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		row := make([]driver.Value, len(rows.Columns()))
+		for {
+			switch err := rows.Next(row); {
+			case errors.Is(err, io.EOF):
+				return nil
+			case err != nil:
+				return err
+			}
+			if err := fn(row); err != nil {
+				return err
+			}
+		}
 	})
 }
 
