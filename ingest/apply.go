@@ -20,7 +20,7 @@ import (
 
 // keptOperations is how many operations lately written are held in memory, so
 // that the next event of one costs no read of the events before it.
-const keptOperations = 2048
+const keptOperations = 1024
 
 // applier writes batches into one index. Whoever holds the Indexer's turn owns
 // it. What it remembers between transactions is only ever a copy of what the

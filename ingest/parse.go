@@ -18,8 +18,8 @@ import (
 const (
 	// A batch ends after this much of a file, so that memory does not grow
 	// with the file: whichever comes first.
-	batchBytes      = 2 << 20
-	batchOperations = 2048
+	batchBytes      = 1 << 20
+	batchOperations = 1024
 
 	// keptFaults bounds the fault rows of one run; all of them are counted.
 	keptFaults = 1000

@@ -77,7 +77,7 @@ func Open(ctx context.Context, path string) (*Index, error) {
 	busy := fmt.Sprintf("busy_timeout(%d)", busyMillis)
 	x.write, err = sqlx.Open("sqlite", dsn(path, busy,
 		"journal_mode(WAL)", "synchronous(NORMAL)", "wal_autocheckpoint(250)",
-		"cache_size(-16384)", "threads(2)"))
+		"cache_size(-10240)", "threads(2)"))
 	if err != nil {
 		return nil, classify(err)
 	}
