@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 
@@ -156,9 +157,25 @@ func (p *parser) tail(r *lineReader) int64 {
 
 // finish works out what does not depend on the index, ahead of the write lock.
 func (d *delta) finish() {
-	d.op = store.Operation{Key: []byte(d.key), Last: event.AppendTimeKey(nil, d.last), Events: int64(len(d.spans)), NoHook: d.noHook}
+	d.op = store.Operation{Key: []byte(d.key), Last: timeKey(d.last), Events: int64(len(d.spans)), NoHook: d.noHook}
 	d.facts.SummaryInto(&d.sum, payment.Outside{NoResponseHook: d.noHook})
 	complete(&d.op, &d.sum, &d.sum)
+}
+
+// maxTimeKey bounds the key of a time. A time is text of any length, but what
+// is longer than this is no time; such texts are ordered by their beginnings.
+const maxTimeKey = 64
+
+func timeKey(at []byte) []byte {
+	key := event.AppendTimeKey(nil, at)
+	if len(key) <= maxTimeKey {
+		return key
+	}
+	cut := maxTimeKey
+	for key[cut]&0xC0 == 0x80 {
+		cut-- // not inside a character
+	}
+	return slices.Clip(key[:cut])
 }
 
 // take folds one complete line into the batch.

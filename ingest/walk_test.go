@@ -115,7 +115,11 @@ func TestCursorsStayShortAndWalksEndWhateverTheIdsAre(t *testing.T) {
 	for i := range 12 {
 		op := strings.Repeat("x", 60_000) + fmt.Sprint(i)
 		want[op] = true
-		appendTo(t, path("r.ndjson"), line(op, 5, "submitted")) // all at one moment
+		event := line(op, 5, "submitted") // all at one moment
+		if i%2 == 0 {
+			event = strings.Replace(event, `"occurred_at":"`, `"occurred_at":"`+strings.Repeat("é", 30_000), 1)
+		}
+		appendTo(t, path("r.ndjson"), event)
 	}
 	x := open(t, root)
 	q := Query{Limit: 5}

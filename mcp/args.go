@@ -18,8 +18,7 @@ import (
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
 
-// maxText is the most bytes a text in a tool call may have, unless its schema
-// allows more.
+// maxText is the most bytes a text in a tool call may have.
 const maxText = 2048
 
 //go:embed schemas/*.json
@@ -106,7 +105,7 @@ func (s *schema) check(raw []byte) (arguments, error) {
 	if root.Kind() != jsjson.Object {
 		return arguments{}, s.wrong("arguments must be an object, not %s", kindName(root.Kind()))
 	}
-	value, err := s.decode(root, "", s.compiled)
+	value, err := s.decode(root, "")
 	if err != nil {
 		return arguments{}, err
 	}
@@ -129,9 +128,8 @@ func (s *schema) wrong(format string, args ...any) error {
 }
 
 // decode makes the value the schema library validates. It refuses repeated keys
-// at any depth, texts over the cap and numbers no double can hold. p is the
-// schema of this value where there is one.
-func (s *schema) decode(n jsjson.Node, at string, p *jsonschema.Schema) (any, error) {
+// at any depth, texts over the cap and numbers no double can hold.
+func (s *schema) decode(n jsjson.Node, at string) (any, error) {
 	switch n.Kind() {
 	case jsjson.Null:
 		return nil, nil
@@ -144,19 +142,15 @@ func (s *schema) decode(n jsjson.Node, at string, p *jsonschema.Schema) (any, er
 		}
 		return f, nil
 	case jsjson.String:
-		most := maxText
-		if p != nil && p.MaxLength != nil {
-			most = max(most, *p.MaxLength)
-		}
 		text := n.Text()
-		if len(text) > most {
-			return nil, s.wrong("%s is %d bytes long, the most is %d", at, len(text), most)
+		if len(text) > maxText {
+			return nil, s.wrong("%s is %d bytes long, the most is %d", at, len(text), maxText)
 		}
 		return string(text), nil
 	case jsjson.Array:
 		list := []any{}
 		for e := range n.Elements() {
-			v, err := s.decode(e, fmt.Sprintf("%s[%d]", at, len(list)), nil)
+			v, err := s.decode(e, fmt.Sprintf("%s[%d]", at, len(list)))
 			if err != nil {
 				return nil, err
 			}
@@ -174,11 +168,7 @@ func (s *schema) decode(n jsjson.Node, at string, p *jsonschema.Schema) (any, er
 			if _, seen := object[name]; seen {
 				return nil, s.wrong("%s is given more than once", inner)
 			}
-			var of *jsonschema.Schema
-			if p != nil {
-				of = p.Properties[name]
-			}
-			v, err := s.decode(value, inner, of)
+			v, err := s.decode(value, inner)
 			if err != nil {
 				return nil, err
 			}

@@ -2,11 +2,13 @@ package mcp
 
 import (
 	"bytes"
+	"encoding/json"
 	"strconv"
 	"strings"
 
 	"github.com/settlewatch/settlewatch/assemble"
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
+	"github.com/settlewatch/settlewatch/guard/payment"
 	"github.com/settlewatch/settlewatch/ingest"
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
@@ -21,18 +23,130 @@ func ExplainDocument(r *ingest.Receipt) []byte { return appendExplain(nil, r, Ex
 
 // Explanation is what explain says: the receipt in words, then what the index
 // knows beyond the receipt (trace contract, sections 12.8 and 12.9).
-func Explanation(r *ingest.Receipt) string {
-	text := strings.TrimRight(assemble.Explain(r.Receipt), "\n")
+func Explanation(r *ingest.Receipt) string { return receiptWords(r) + beyondReceipt(r) }
+
+// receiptWords follows from the receipt alone (guard contract, section 9).
+func receiptWords(r *ingest.Receipt) string {
+	return strings.TrimRight(assemble.Explain(r.Receipt), "\n")
+}
+
+// beyondReceipt begins by saying where it comes from: the words before it may
+// rightly say that no answer is on record, in the receipt.
+func beyondReceipt(r *ingest.Receipt) string {
+	lines := []string{settlementWords(r.Settlement)}
 	if r.Linked != nil {
-		text += "\nIts other half was recorded as operation " + shownID(*r.Linked) + " of run " + plain.Quote(r.Linked.Run, plain.Detail) + "."
+		lines = append(lines, linkWords(r))
 	}
 	if r.Blind != "" {
-		text += "\nThis operation is blind: " + plain.Clean(r.Blind, plain.Detail) + ". Its records can never show a settlement, so their silence says nothing."
+		lines = append(lines, blindWords(r.Blind))
 	}
 	if r.Damaged {
-		text += "\nThe run has lines that cannot be read. This is said from the sound ones; an event may be missing."
+		lines = append(lines, "The run is damaged: it has lines that cannot be read, or an end that was never completed. The receipt is made of the sound lines; an event may be missing.")
 	}
-	return text
+	return "\n\nBeyond this receipt, from the index of all runs:\n- " + strings.Join(lines, "\n- ")
+}
+
+// settlementWords says the settlement state (guard contract, "Settlement
+// states").
+func settlementWords(state string) string {
+	switch state {
+	case payment.WordSettled:
+		return "The money is settled: a successful settlement was seen."
+	case payment.WordFailed:
+		return "The payment failed: a definite refusal was seen, and no sign that money moved."
+	case payment.WordPending:
+		return "The payment is pending: money may have moved, and the other side still has time to answer."
+	case payment.WordNone:
+		return "No payment is on record in this operation."
+	default:
+		return "The state of the money is unknown: it may have moved, and nothing on record says for certain. Unknown is not failed."
+	}
+}
+
+// linkWords says where the other half of an operation was recorded, and what the
+// answer among the two reports. A link joins an answer, in no operation with a
+// payment of its own, and a payment (trace contract, section 12.8).
+func linkWords(r *ingest.Receipt) string {
+	run := plain.Quote(r.Linked.Run, plain.Detail)
+	where := "as " + namedID(*r.Linked) + " of run " + run
+	payments := paymentsOf(r.Receipt)
+	if payments == 0 {
+		said := "reports a failure."
+		switch r.Settlement {
+		case payment.WordSettled:
+			said = "reports a settlement."
+		case payment.WordUnknown, payment.WordPending:
+			said = "does not say for certain whether it was settled."
+		}
+		return "The payment that the answer in this operation belongs to was recorded elsewhere, " + where + ". The answer " + said
+	}
+	if r.Linked.Unassigned {
+		where = "outside any operation, in run " + run
+	}
+	whose := "the payment of this operation"
+	if payments > 1 {
+		whose = "one of the payments of this operation"
+	}
+	said := "reports a failure, or nothing that can be relied on; neither proves that no money moved."
+	switch {
+	case r.Settlement == payment.WordSettled:
+		said = "reports a settlement."
+	case r.Settlement == payment.WordFailed:
+		said = "reports a failure: a definite refusal."
+	case payments > 1:
+		said = "reports a settlement or a failure, and leaves it open whether each of them was settled."
+	}
+	return "An answer that was recorded elsewhere, " + where + ", belongs to " + whose + ". It " + said
+}
+
+func namedID(r ingest.Ref) string {
+	if r.Null {
+		return shownID(r)
+	}
+	return "operation " + shownID(r)
+}
+
+// paymentsOf counts the payments an operation's own events make: each signing,
+// else each paid call (guard contract, section 1, "Spent").
+func paymentsOf(r *assemble.Receipt) int {
+	// Maps, because the library's structs fold letter case; and the library,
+	// because an event of the greatest depth is deeper inside a receipt.
+	var receipt map[string]json.RawMessage
+	var events []map[string]json.RawMessage
+	if json.Unmarshal(r.Append(nil, 0, 0), &receipt) != nil || json.Unmarshal(receipt["events"], &events) != nil {
+		return 0 // cannot be: the receipt was written here
+	}
+	signed, called := 0, 0
+	for _, e := range events {
+		if string(e["role"]) != `"client"` {
+			continue
+		}
+		switch string(e["event_type"]) {
+		case `"x402.payment.submitted"`:
+			signed++
+		case `"x402.payment.requested"`:
+			called++
+		}
+	}
+	if signed > 0 {
+		return signed
+	}
+	return called
+}
+
+// blindWords says why no settlement could be seen (trace contract, section 9,
+// "Blind buyers").
+func blindWords(reason string) string {
+	why := "the session that recorded it could never witness a settlement"
+	switch reason {
+	case payment.BlindVersion1:
+		why = "a version 1 seller's answer is never recorded by this client"
+	case payment.BlindSolana:
+		why = "this client records an answer on Solana without the operation it belongs to"
+	case payment.BlindNoResponseHook:
+		why = "this client had no hook for answers, so none was ever recorded"
+	}
+	return "This operation is blind: " + why + ". That no answer is seen says nothing about the money."
 }
 
 // object writes the members of a JSON object in the order they are added. Texts
@@ -80,10 +194,13 @@ func (o *object) flag(name string, value bool) {
 
 func (o *object) operation(r ingest.Ref, cut func(string) string) {
 	o.text("run_id", cut(r.Run))
-	if r.Null {
+	if r.Null || r.Unassigned {
 		o.known("operation_id", "")
 	} else {
 		o.text("operation_id", cut(r.Operation))
+	}
+	if r.Unassigned {
+		o.flag("unassigned", true)
 	}
 }
 
@@ -124,8 +241,8 @@ func shorten(longest int) func(string) string {
 	}
 }
 
-// damagedBytes bounds the damage a page names, so that it cannot crowd the rows
-// out; damaged_total still counts all.
+// damagedBytes bounds the damage a page names, in bytes as they are sent, so that
+// it cannot crowd the rows out; damaged_total still counts all.
 const damagedBytes = 12 << 10
 
 // appendPage writes a page. Where longest is not 0, texts over so many bytes are
@@ -140,6 +257,7 @@ func appendPage(dst []byte, page *ingest.Page, longest int) []byte {
 		o.text("next_cursor", page.NextCursor)
 	}
 	var damaged [][]byte
+	var sent bytes.Buffer
 	total := 0
 	for _, d := range page.DamagedRuns {
 		var entry object
@@ -147,7 +265,9 @@ func appendPage(dst []byte, page *ingest.Page, longest int) []byte {
 		entry.number("line", d.Line)
 		entry.text("reason", plain.Clean(d.Reason, plain.Detail))
 		text := entry.close()
-		if total += len(text); total > damagedBytes || len(damaged) == 20 {
+		sent.Reset()
+		json.HTMLEscape(&sent, text) // as the library sends it
+		if total += sent.Len(); total > damagedBytes || len(damaged) == 20 {
 			break
 		}
 		damaged = append(damaged, text)

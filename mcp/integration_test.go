@@ -3,9 +3,10 @@ package mcp
 import (
 	"bytes"
 	"encoding/json"
-	"io/fs"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,16 +26,7 @@ func openRuns(t *testing.T, from string) (*ingest.Indexer, string) {
 	if err := os.CopyFS(filepath.Join(root, "events"), os.DirFS(filepath.Join(from, "events"))); err != nil {
 		t.Fatal(err)
 	}
-	x, err := ingest.Open(t.Context(), ingest.Options{Root: root, Now: func() time.Time { return time.UnixMilli(1796040000000) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := x.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return x, root
+	return openRoot(t, root), root
 }
 
 // rows walks a whole list.
@@ -64,10 +56,12 @@ func rows(t *testing.T, x Traces, arguments string) (all []map[string]any, pages
 		if pages++; page.NextCursor == "" {
 			return all, pages
 		}
-		if len(page.Operations) == 0 && pages > 100 {
+		if pages > 1000 {
 			t.Fatal("the walk does not end")
 		}
-		cursor = page.NextCursor
+		if cursor = page.NextCursor; len(cursor) > 1024 {
+			t.Errorf("a cursor has %d bytes", len(cursor))
+		}
 	}
 }
 
@@ -152,33 +146,15 @@ func TestRecordedRunsAreServedWhole(t *testing.T) {
 
 func TestALongWalkOfLargeRowsSeesEachOperationOnce(t *testing.T) {
 	root := t.TempDir()
-	events := filepath.Join(root, "events")
-	if err := os.MkdirAll(events, 0o755); err != nil {
-		t.Fatal(err)
-	}
 	const n = 400
-	var data bytes.Buffer
+	var lines []object
 	pad := strings.Repeat("<\xed\xa0\x80", 100) // inflates on the wire; not UTF-8, so read as U+FFFD
 	for i := range n {
-		o := object{}
-		o.text("event_id", "e"+string(rune('a'+i%26))+time.UnixMilli(int64(i)).UTC().Format("150405.000"))
-		o.text("event_type", "x402.payment.required")
-		o.text("occurred_at", time.UnixMilli(1796030000000+int64(i)).UTC().Format("2006-01-02T15:04:05.000Z"))
-		o.text("context_id", pad+time.UnixMilli(int64(i)).UTC().Format("150405.000"))
-		o.number("seq", int64(i))
-		o.text("adapter", "trace-x402")
-		o.text("role", "client")
-		data.Write(o.close())
-		data.WriteByte('\n')
+		at := time.UnixMilli(1796030000000 + int64(i)).UTC().Format("2006-01-02T15:04:05.000Z")
+		lines = append(lines, recorded(fmt.Sprint("e", i), fmt.Sprint(pad, i), at))
 	}
-	if err := os.WriteFile(filepath.Join(events, "1796030000000.ndjson"), data.Bytes(), fs.FileMode(0o644)); err != nil {
-		t.Fatal(err)
-	}
-	x, err := ingest.Open(t.Context(), ingest.Options{Root: root, Now: func() time.Time { return time.UnixMilli(1796040000000) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer x.Close()
+	writeRun(t, root, "1796030000000", lines...)
+	x := openRoot(t, root)
 	all, pages := rows(t, x, `"limit":100`)
 	seen := map[any]bool{}
 	for _, row := range all {
@@ -192,13 +168,189 @@ func TestALongWalkOfLargeRowsSeesEachOperationOnce(t *testing.T) {
 	}
 }
 
+// writeRun records a run of these lines.
+func writeRun(t *testing.T, root, run string, lines ...object) {
+	t.Helper()
+	events := filepath.Join(root, "events")
+	if err := os.MkdirAll(events, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var data bytes.Buffer
+	for i := range lines {
+		data.Write(lines[i].close())
+		data.WriteByte('\n')
+	}
+	if err := os.WriteFile(filepath.Join(events, run+".ndjson"), data.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func recorded(id, context, at string) (o object) {
+	o.text("event_id", id)
+	o.text("event_type", "x402.payment.required")
+	o.text("occurred_at", at)
+	o.text("context_id", context)
+	o.number("seq", 1)
+	o.text("adapter", "trace-x402")
+	o.text("role", "client")
+	return o
+}
+
+func openRoot(t *testing.T, root string) *ingest.Indexer {
+	t.Helper()
+	x, err := ingest.Open(t.Context(), ingest.Options{Root: root, Now: func() time.Time { return time.UnixMilli(1796040000000) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return x
+}
+
+// TestARunWhoseIDReadsLikeAWordIsReachedByIt: only a list takes words for runs,
+// so an address always leads to the operation it was made for.
+func TestARunWhoseIDReadsLikeAWordIsReachedByIt(t *testing.T) {
+	root := t.TempDir()
+	runs := []string{"latest", "zzz", "run:zzz", "run:latest", "run:run:zzz"}
+	for _, run := range runs {
+		writeRun(t, root, run, recorded("event of "+run, "op", "2026-01-01T00:00:00.000Z"))
+	}
+	x := openRoot(t, root)
+	s := serviceOf(t, x)
+
+	c := connectTo(t, t.Context(), s, 0, shutdown)
+	c.send(`{"jsonrpc":"2.0","id":1,"method":"resources/list"}`)
+	c.in.Close()
+	var list struct{ Resources []struct{ URI string } }
+	if err := json.Unmarshal(c.must().Result, &list); err != nil || len(list.Resources) != len(runs) {
+		t.Fatalf("%+v (%v)", list, err)
+	}
+	reached := map[string]bool{}
+	for _, resource := range list.Resources {
+		ref, err := parseResource(resource.URI)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reached[ref.Run] = true
+		c := connectTo(t, t.Context(), s, 0, shutdown)
+		c.send(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"` + resource.URI + `"}}`)
+		c.in.Close()
+		m := c.must()
+		var result struct{ Contents []struct{ Text string } }
+		if err := json.Unmarshal(m.Result, &result); err != nil || len(result.Contents) != 1 {
+			t.Fatalf("%s: %s %+v", resource.URI, m.Result, m.Error)
+		}
+		type receipt struct {
+			RunID  string `json:"run_id"`
+			Events []struct {
+				ID string `json:"event_id"`
+			}
+		}
+		var got receipt
+		if err := json.Unmarshal([]byte(result.Contents[0].Text), &got); err != nil || len(got.Events) != 1 || got.Events[0].ID != "event of "+ref.Run {
+			t.Errorf("%s holds %+v (%v)", resource.URI, got, err)
+		}
+
+		v := vector{receipt: &ingest.Receipt{Ref: ref}}
+		answer, _ := ask(t, x, "get_receipt", v.arguments(""))
+		got = receipt{}
+		if err := json.Unmarshal(answer.Structured, &got); err != nil || got.RunID != ref.Run || len(got.Events) != 1 || got.Events[0].ID != "event of "+ref.Run {
+			t.Errorf("get_receipt of run %s: %s %+v", ref.Run, answer.Structured, answer.Content)
+		}
+		for tool, extra := range map[string]string{"explain": "", "await_operation": `,"wait_seconds":0`} {
+			answer, _ := ask(t, x, tool, v.arguments(extra))
+			if got := (receipt{}); json.Unmarshal(answer.Structured, &got) != nil || got.RunID != ref.Run {
+				t.Errorf("%s of run %s: %s %+v", tool, ref.Run, answer.Structured, answer.Content)
+			}
+		}
+	}
+	if len(reached) != len(runs) {
+		t.Errorf("listed are the runs %v", reached)
+	}
+	// An id that is no run's stays one that is not there.
+	if answer, isError := ask(t, x, "get_receipt", `{"run_id":"run:run:latest","operation_id":"op"}`); !isError || !strings.HasPrefix(answer.Content[0].Text, "E_RUN_NOT_FOUND: ") {
+		t.Errorf("the answer is %s %+v", answer.Structured, answer.Content)
+	}
+}
+
+// TestAnAnswerOutsideAnyOperationIsShownWithItsPayment: some answers are recorded
+// without a context (trace contract, section 12.8).
+func TestAnAnswerOutsideAnyOperationIsShownWithItsPayment(t *testing.T) {
+	const (
+		terms  = `"x402_version":2,"resource":{"url":"https://s.example/x"},"requirements":{"scheme":"exact","network":"eip155:8453","asset":"0x036cbd53842c5426634e7929541ec2318f3dcf7e","amount":"100","pay_to":"0x737143f2900a2b2c6e16a4c3a35ca92cd170b7d1","max_timeout_seconds":60}`
+		paid   = `{"event_id":"e1","event_type":"x402.payment.submitted","occurred_at":"2026-01-01T00:00:00.000Z","context_id":"o","seq":1,"adapter":"trace-x402","role":"client","payload":{` + terms + `}}` + "\n"
+		answer = `{"event_id":"e2","event_type":"x402.payment.responded","occurred_at":"2026-01-01T00:00:01.000Z","seq":2,"adapter":"trace-x402","role":"client","payload":{` + terms + `,"settle":{"success":true,"network":"eip155:8453","transaction":"0x1"}}}` + "\n"
+	)
+	root := t.TempDir()
+	writeRun(t, root, "r")
+	if err := os.WriteFile(filepath.Join(root, "events", "r.ndjson"), []byte(paid+answer), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	x := openRoot(t, root)
+	got, _ := ask(t, x, "list_operations", "{}")
+	if !bytes.Contains(got.Structured, []byte(`"settlement":"settled","linked_operation":{"run_id":"r","operation_id":null,"unassigned":true}`)) {
+		t.Errorf("the list is %s", got.Structured)
+	}
+	got, _ = ask(t, x, "explain", `{"run_id":"r","operation_id":"o"}`)
+	for _, want := range []string{
+		`no answer about its settlement is on record`, `Beyond this receipt, from the index of all runs:\n- The money is settled`,
+		`outside any operation, in run \"r\", belongs to the payment of this operation. It reports a settlement.`,
+	} {
+		if !bytes.Contains(got.Structured, []byte(want)) {
+			t.Errorf("the explanation lacks %q: %s", want, got.Structured)
+		}
+	}
+}
+
+func TestOperationsWithHugeIDsAreAllReached(t *testing.T) {
+	root := t.TempDir()
+	var lines []object
+	var want []string
+	for i := range 12 {
+		head := fmt.Sprintf("%02d-", i)
+		want = append(want, head)
+		lines = append(lines, recorded(fmt.Sprint("e", i), head+strings.Repeat("<", 60_000), "2026-01-01T00:00:00.000Z"))
+		// Ids that are the same until far behind what is shown.
+		lines = append(lines, recorded(fmt.Sprint("f", i), "same"+strings.Repeat("x", 60_000)+head, "2026-01-01T00:00:00.000Z"))
+		want = append(want, "same")
+	}
+	writeRun(t, root, "r", lines...)
+	x := openRoot(t, root)
+	for _, limit := range []string{"", `"limit":100`, `"limit":1`} {
+		all, pages := rows(t, x, limit)
+		var got []string
+		for _, row := range all {
+			id := row["operation_id"].(string)
+			if row["truncated"] != true || len(id) > 1000 {
+				t.Errorf("%.40s is not said to be cut", id)
+			}
+			if id, _, _ = strings.Cut(id, "<"); strings.HasPrefix(id, "same") {
+				id = "same"
+			}
+			got = append(got, id)
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("in %d pages: %s", pages, diff)
+		}
+	}
+}
+
 func TestRefusalsOfTheRealIndexAreWorded(t *testing.T) {
 	x, root := openRuns(t, "../testdata/runs/03-insufficient-funds")
+	all, _ := rows(t, x, "")
+	run := all[0]["run_id"].(string)
 	for arguments, want := range map[string]string{
-		`{"run_id":"none","operation_id":"o"}`:                              "E_RUN_NOT_FOUND: ",
-		`{"run_id":"latest","operation_id":"o"}`:                            "E_OPERATION_NOT_FOUND: ",
-		`{"run_id":"latest","operation_id":"o","template":"no-such-one"}`:   "E_TEMPLATE_NOT_FOUND: ",
-		`{"run_id":"latest","operation_id":"o","template":"../x402-buyer"}`: "E_INPUT: ",
+		`{"run_id":"none","operation_id":"o"}`:                                   "E_RUN_NOT_FOUND: ",
+		`{"run_id":"latest","operation_id":"o"}`:                                 "E_RUN_NOT_FOUND: ",
+		`{"run_id":"run:` + run + `","operation_id":"o"}`:                        "E_RUN_NOT_FOUND: ",
+		`{"run_id":"` + run + `","operation_id":"o"}`:                            "E_OPERATION_NOT_FOUND: ",
+		`{"run_id":"` + run + `","operation_id":"o","template":"no-such-one"}`:   "E_TEMPLATE_NOT_FOUND: ",
+		`{"run_id":"` + run + `","operation_id":"o","template":"../x402-buyer"}`: "E_INPUT: ",
 	} {
 		got, isError := ask(t, x, "get_receipt", arguments)
 		if !isError || !strings.HasPrefix(got.Content[0].Text, want) || !strings.Contains(got.Content[0].Text, ". try: ") {

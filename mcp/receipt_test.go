@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -263,7 +264,7 @@ func TestAReceiptThatIsTooLargeIsRefusedWithWaysOut(t *testing.T) {
 	}
 	v.receipt.Receipt, v.receipt.Ref = run.Receipts[0], ingest.Ref{Run: "r", Operation: "a/b"}
 	const want = "E_RECEIPT_TOO_LARGE: the receipt of operation \"a/b\" in run \"r\", with 100 events, is larger than an answer may be (49152 bytes). " +
-		"try: events: false, or read the resource trace://r/a%2Fb, or run `settlewatch receipt RUN OPERATION --json`"
+		"try: events: false, or read the resource trace://r/a%2Fb, or run `settlewatch receipt --json --template x402-buyer r a/b` with the server's own --dir"
 	got, isError := ask(t, v.traces(), "get_receipt", v.arguments(""))
 	if !isError || got.Content[0].Text != want {
 		t.Errorf("the answer is %+v", got.Content)
@@ -272,6 +273,27 @@ func TestAReceiptThatIsTooLargeIsRefusedWithWaysOut(t *testing.T) {
 	if isError || !bytes.Contains(got.Structured, []byte(`"events_omitted":100`)) {
 		t.Errorf("without events the answer is %+v %s", got.Content, got.Structured)
 	}
+	// The resource is another receipt where another template is asked for.
+	for template, resource := range map[string]bool{"x402-buyer": true, "x402-seller": false} {
+		got, _ = ask(t, v.traces(), "get_receipt", v.arguments(`,"template":"`+template+`"`))
+		text := got.Content[0].Text
+		if strings.Contains(text, "trace://") != resource || !strings.Contains(text, "settlewatch receipt --json --template "+template+" r a/b`") {
+			t.Errorf("by %s the hint is %s", template, text)
+		}
+	}
+	// Whatever the ids are, there is a way and none is cut.
+	whole := v.receipt.Ref
+	for _, id := range []string{"\x00", strings.Repeat("x", 2048), strings.Repeat("'", 2048), strings.Repeat("\u202e", 600), "`rm`", "-x"} {
+		for _, arguments := range []string{"", `,"template":"x402-seller"`} {
+			v.receipt.Ref = ingest.Ref{Run: "r", Operation: id}
+			got, isError := ask(t, v.traces(), "get_receipt", v.arguments(arguments))
+			_, hint, ok := strings.Cut(got.Content[0].Text, ". try: ")
+			if !isError || !ok || len(hint) > 1500 || strings.Contains(hint, "…") || strings.Count(hint, "`")%2 != 0 {
+				t.Errorf("%.20q%s: the hint is %s", id, arguments, hint)
+			}
+		}
+	}
+	v.receipt.Ref = whole
 	// Evidence alone can be too much.
 	v.receipt.Receipt = fullOfEvidence(t, v.receipt.Template.Template)
 	got, isError = ask(t, v.traces(), "get_receipt", v.arguments(`,"events":false`))
@@ -283,10 +305,53 @@ func TestAReceiptThatIsTooLargeIsRefusedWithWaysOut(t *testing.T) {
 	if isError {
 		t.Errorf("the answer is %+v", got.Content)
 	}
-	if whole := Explanation(v.receipt); len(whole) > answerLimit && !strings.Contains(string(got.Structured), "The rest was cut.") {
-		t.Errorf("an explanation of %d bytes was cut without a word", len(whole))
+	if text := Explanation(v.receipt); !strings.Contains(string(got.Structured), beyondMark) {
+		t.Errorf("of an explanation of %d bytes the end is gone: %s", len(text), got.Structured)
 	}
 }
+
+func TestAnExplanationThatIsCutKeepsWhatTheIndexAdds(t *testing.T) {
+	v := one(t, open)
+	// The words of a receipt are bounded, but what is sent of them may be six
+	// times as long.
+	why := strings.Repeat("<", 2000)
+	template, _, err := assemble.ParseTemplate([]byte(`{"template":"t","version":1,"stages":[` +
+		`{"id":"a","required":true,"match":[{"event":"x"}],"missing_explanation":"` + why + `"},` +
+		`{"id":"b","required":true,"match":[{"event":"x"}],"missing_explanation":"` + why + `"},` +
+		`{"id":"c","required":true,"match":[{"event":"x"}],"missing_explanation":"` + why + `"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var data bytes.Buffer
+	for i := range 200 {
+		o := object{}
+		o.text("event_id", fmt.Sprint("e", i))
+		o.text("event_type", strings.Repeat("<", 100))
+		o.text("occurred_at", "2026-01-01T00:00:00.000Z")
+		o.text("context_id", "-o")
+		o.number("seq", int64(i))
+		o.text("adapter", "t")
+		data.Write(o.close())
+		data.WriteByte('\n')
+	}
+	run, err := assemble.Assemble(template, data.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.receipt.Template = &assemble.Resolved{Template: template}
+	v.receipt.Receipt, v.receipt.Ref, v.receipt.Blind = run.Receipts[0], ingest.Ref{Run: "r", Operation: "-o"}, "version_1"
+	got, isError := ask(t, v.traces(), "explain", v.arguments(`,"template":"escrow-arc"`))
+	var answer struct{ Explanation string }
+	if err := json.Unmarshal(got.Structured, &answer); err != nil || isError {
+		t.Fatal(err, got.Content)
+	}
+	const cut = "\nThe rest was cut. `settlewatch explain --template escrow-arc -- r -o`, with the server's own --dir, prints the whole.\n\n" + beyondMark
+	if !strings.Contains(answer.Explanation, cut) || !strings.HasSuffix(answer.Explanation, "says nothing about the money.") {
+		t.Errorf("the explanation is %s", answer.Explanation)
+	}
+}
+
+const beyondMark = "Beyond this receipt, from the index of all runs:"
 
 func fullOfEvidence(t *testing.T, template *assemble.Template) *assemble.Receipt {
 	t.Helper()
@@ -311,20 +376,79 @@ func fullOfEvidence(t *testing.T, template *assemble.Template) *assemble.Receipt
 }
 
 func TestAnExplanationSaysWhatTheIndexKnows(t *testing.T) {
-	v := one(t, open)
-	plainText := Explanation(v.receipt)
-	v.receipt.Linked = &ingest.Ref{Run: "r2", Operation: "half\u202e"}
-	v.receipt.Blind = "no settlement hook"
-	text := Explanation(v.receipt)
-	if !strings.HasPrefix(text, plainText) || !strings.Contains(text, `"half" of run "r2"`) || !strings.Contains(text, "no settlement hook") {
-		t.Errorf("the explanation is %s", text)
+	const (
+		paid     = `{"event_id":"e1","event_type":"x402.payment.submitted","occurred_at":"2026-01-01T00:00:00.000Z","context_id":"o","seq":1,"adapter":"t","role":"client"}` + "\n"
+		again    = `{"event_id":"e2","event_type":"x402.payment.submitted","occurred_at":"2026-01-01T00:00:01.000Z","context_id":"o","seq":2,"adapter":"t","role":"client"}` + "\n"
+		called   = `{"event_id":"e3","event_type":"x402.payment.requested","occurred_at":"2026-01-01T00:00:00.000Z","context_id":"o","seq":1,"adapter":"t","role":"client"}` + "\n"
+		sold     = `{"event_id":"e4","event_type":"x402.payment.submitted","occurred_at":"2026-01-01T00:00:00.000Z","context_id":"o","seq":1,"adapter":"t","role":"server","ROLE":"client"}` + "\n"
+		answered = `{"event_id":"e5","event_type":"x402.payment.responded","occurred_at":"2026-01-01T00:00:02.000Z","context_id":"o","seq":3,"adapter":"t","role":"client","payload":{"settle":{"success":true}}}` + "\n"
+	)
+	deep := strings.Replace(paid, `"role"`, `"payload":`+strings.Repeat("[", 2990)+strings.Repeat("]", 2990)+`,"role"`, 1)
+	half := &ingest.Ref{Run: "r2", Operation: "half\u202e"}
+	const (
+		settled   = "- The money is settled: a successful settlement was seen."
+		failed    = "- The payment failed: a definite refusal was seen, and no sign that money moved."
+		unknown   = "- The state of the money is unknown: it may have moved, and nothing on record says for certain. Unknown is not failed."
+		pending   = "- The payment is pending: money may have moved, and the other side still has time to answer."
+		none      = "- No payment is on record in this operation."
+		elsewhere = "- An answer that was recorded elsewhere, as operation \"half\" of run \"r2\", belongs to "
+		blind     = "- This operation is blind: %s. That no answer is seen says nothing about the money."
+	)
+	for name, test := range map[string]struct {
+		lines      string
+		settlement string
+		linked     *ingest.Ref
+		blind      string
+		want       []string
+	}{
+		"a payment on its own":                     {paid, "pending", nil, "", []string{pending}},
+		"no payment":                               {sold, "none", nil, "", []string{none}},
+		"a settlement elsewhere":                   {paid, "settled", half, "", []string{settled, elsewhere + "the payment of this operation. It reports a settlement."}},
+		"a settlement elsewhere of a call":         {called, "settled", half, "", []string{settled, elsewhere + "the payment of this operation. It reports a settlement."}},
+		"a settlement elsewhere of a nested event": {deep, "settled", half, "", []string{settled, elsewhere + "the payment of this operation. It reports a settlement."}},
+		"a refusal elsewhere":                      {paid, "failed", half, "", []string{failed, elsewhere + "the payment of this operation. It reports a failure: a definite refusal."}},
+		"a failure elsewhere that proves nothing":  {paid, "unknown", half, "", []string{unknown, elsewhere + "the payment of this operation. It reports a failure, or nothing that can be relied on; neither proves that no money moved."}},
+		"one answer elsewhere for two payments":    {paid + again, "unknown", half, "", []string{unknown, elsewhere + "one of the payments of this operation. It reports a settlement or a failure, and leaves it open whether each of them was settled."}},
+		"an answer in no operation": {paid, "settled", &ingest.Ref{Run: "r\n2", Unassigned: true}, "",
+			[]string{settled, `- An answer that was recorded elsewhere, outside any operation, in run "r 2", belongs to the payment of this operation. It reports a settlement.`}},
+		"an answer in the operation without an id": {paid, "settled", &ingest.Ref{Run: "r", Null: true}, "",
+			[]string{settled, `- An answer that was recorded elsewhere, as the operation without an id of run "r", belongs to the payment of this operation. It reports a settlement.`}},
+		"the answer's half, a settlement": {answered, "settled", half, "",
+			[]string{settled, `- The payment that the answer in this operation belongs to was recorded elsewhere, as operation "half" of run "r2". The answer reports a settlement.`}},
+		"the answer's half, a failure": {answered, "none", half, "",
+			[]string{none, `- The payment that the answer in this operation belongs to was recorded elsewhere, as operation "half" of run "r2". The answer reports a failure.`}},
+		"the answer's half, unclear": {answered, "unknown", half, "",
+			[]string{unknown, `- The payment that the answer in this operation belongs to was recorded elsewhere, as operation "half" of run "r2". The answer does not say for certain whether it was settled.`}},
+		"blind by version":         {paid, "unknown", nil, "version_1", []string{unknown, fmt.Sprintf(blind, "a version 1 seller's answer is never recorded by this client")}},
+		"blind by network":         {paid, "unknown", nil, "solana", []string{unknown, fmt.Sprintf(blind, "this client records an answer on Solana without the operation it belongs to")}},
+		"blind for want of a hook": {paid, "unknown", nil, "no_response_hook", []string{unknown, fmt.Sprintf(blind, "this client had no hook for answers, so none was ever recorded")}},
+		"blind for another reason": {paid, "unknown", nil, "else", []string{unknown, fmt.Sprintf(blind, "the session that recorded it could never witness a settlement")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := one(t, open)
+			run, err := assemble.Assemble(v.receipt.Template.Template, []byte(test.lines))
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.receipt.Receipt, v.receipt.Ref = run.Receipts[0], ingest.Ref{Run: "r", Operation: "o"}
+			v.receipt.Settlement, v.receipt.Linked, v.receipt.Blind = test.settlement, test.linked, test.blind
+			want := strings.TrimRight(assemble.Explain(v.receipt.Receipt), "\n") + "\n\n" + beyondMark + "\n" + strings.Join(test.want, "\n")
+			if diff := cmp.Diff(want, Explanation(v.receipt)); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
-	got, _ := ask(t, v.traces(), "explain", v.arguments(`,"events":false`))
+}
+
+func TestAnExplanationIsTheSameOnTheCommandLine(t *testing.T) {
+	v := one(t, open)
+	v.receipt.Linked = &ingest.Ref{Run: "r2", Operation: "half"}
+	got, _ := ask(t, v.traces(), "explain", v.arguments(""))
 	var answer map[string]string
 	if err := json.Unmarshal(got.Structured, &answer); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"run_id": "1777885300000", "operation_id": "op-open", "template": "x402-buyer", "completeness": "partial", "explanation": text}
+	want := map[string]string{"run_id": "1777885300000", "operation_id": "op-open", "template": "x402-buyer", "completeness": "partial", "explanation": Explanation(v.receipt)}
 	if diff := cmp.Diff(want, answer); diff != "" {
 		t.Error(diff)
 	}

@@ -8,6 +8,7 @@ import (
 	mcplib "github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"github.com/settlewatch/settlewatch/assemble"
 	"github.com/settlewatch/settlewatch/ingest"
 	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/internal/plain"
@@ -29,8 +30,8 @@ func traceResources(s *service) {
 	s.mcp.AddResourceTemplate(
 		mcplib.NewResourceTemplate(resourceTemplate, "receipt",
 			mcplib.WithTemplateTitle("Receipt of an operation"),
-			mcplib.WithTemplateDescription("The receipt of one operation by the template x402-buyer, byte for byte as a receipt file holds it. "+
-				"Both ids are percent-encoded: every byte but A-Z a-z 0-9 - . _ ~ as %XX."),
+			mcplib.WithTemplateDescription("The receipt of one operation, always judged by the template x402-buyer, byte for byte as a receipt file holds it. "+
+				"Both ids are exact and percent-encoded: every byte but A-Z a-z 0-9 - . _ ~ as %XX."),
 			mcplib.WithTemplateMIMEType("application/json"),
 		),
 		s.readReceipt)
@@ -141,7 +142,11 @@ func (s *service) readReceipt(ctx context.Context, request mcplib.ReadResourceRe
 		return fail(err)
 	}
 	if r.Bound(2, 0) > resourceBound {
-		return fail(errcode.New(errcode.ReceiptTooLarge, "get_receipt with events: false, or `settlewatch explain RUN OPERATION`",
+		hint := "get_receipt with events: false"
+		if line := commandLine("explain", r.Ref, assemble.DefaultTemplate); line != "" {
+			hint += ", or run `" + line + "` with the server's own --dir"
+		}
+		return fail(errcode.New(errcode.ReceiptTooLarge, hint,
 			"the receipt of operation %s in run %s would not fit in memory", shownID(r.Ref), plain.Quote(r.Run, shortText)))
 	}
 	content := mcplib.TextResourceContents{

@@ -191,6 +191,7 @@ func TestArgumentsThatDoNotFitAreRefusedByName(t *testing.T) {
 		"a template with a line feed":         {"explain", `{"run_id":"r","operation_id":"o","template":"x\n"}`, `E_INPUT: "template" does not have the form it must have. try: text that matches ^[A-Za-z0-9_-]+$ of 1 to 128 characters`},
 		"a text over 2048 bytes":              {"list_operations", `{"run":"` + long + `"}`, `E_INPUT: "run" is 2200 bytes long, the most is 2048. try: use template, run, completeness, counterparty, settlement, limit, cursor`},
 		"an unknown text over 2048 bytes":     {"list_operations", `{"zzz":["` + long + `"]}`, `E_INPUT: "zzz"[0] is 2200 bytes long, the most is 2048. try: use template, run, completeness, counterparty, settlement, limit, cursor`},
+		"a cursor over 2048 bytes":            {"list_operations", `{"cursor":"` + strings.Repeat("x", 2049) + `"}`, `E_INPUT: "cursor" is 2049 bytes long, the most is 2048. try: use template, run, completeness, counterparty, settlement, limit, cursor`},
 		"a repeated member":                   {"list_operations", `{"run":"a","run":"a"}`, `E_INPUT: "run" is given more than once. try: use template, run, completeness, counterparty, settlement, limit, cursor`},
 		"a repeated member spelled by escape": {"list_operations", `{"run":"a","r\u0075n":"b"}`, `E_INPUT: "run" is given more than once. try: use template, run, completeness, counterparty, settlement, limit, cursor`},
 		"a repeated member inside":            {"list_operations", `{"x":{"y":1,"y":2}}`, `E_INPUT: "x"."y" is given more than once. try: use template, run, completeness, counterparty, settlement, limit, cursor`},
@@ -214,6 +215,35 @@ func TestArgumentsThatDoNotFitAreRefusedByName(t *testing.T) {
 				t.Error("a refusal has structured content")
 			}
 		})
+	}
+}
+
+func TestOnlyAListTakesWordsForRuns(t *testing.T) {
+	for _, tool := range []string{"get_receipt", "explain", "await_operation"} {
+		in, err := loadSchema(tool+".input.json", overStdio)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(in.source)
+		if !strings.Contains(text, "Exact id of the run") || strings.Contains(text, "run:") {
+			t.Errorf("%s does not say that ids are exact: %s", tool, text)
+		}
+	}
+}
+
+func TestExplainSaysWhatItsArgumentEventsIsFor(t *testing.T) {
+	in, err := loadSchema("explain.input.json", overStdio)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(in.source); strings.Contains(text, "events_omitted") || !strings.Contains(text, "it changes nothing") {
+		t.Errorf("the schema is %s", text)
+	}
+	v := one(t, open)
+	with, _ := ask(t, v.traces(), "explain", v.arguments(""))
+	without, isError := ask(t, v.traces(), "explain", v.arguments(`,"events":false`))
+	if isError || string(with.Structured) != string(without.Structured) {
+		t.Errorf("with events: false the answer is %s %+v", without.Structured, without.Content)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -764,4 +765,63 @@ func FuzzStdio(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestWhatAHandlerPrintsStaysOutOfTheStream: the program keeps the one handle of
+// the protocol's stream and points os.Stdout elsewhere before it serves; this
+// package writes to what it was handed and to nothing else.
+func TestWhatAHandlerPrintsStaysOutOfTheStream(t *testing.T) {
+	stray, err := os.CreateTemp(t.TempDir(), "stdout")
+	if err != nil {
+		t.Fatal(err)
+	}
+	real := os.Stdout
+	os.Stdout = stray
+	defer func() { os.Stdout = real }()
+
+	v := one(t, open)
+	traces := &fake{
+		receipt: func(context.Context, ingest.Ref, string) (*ingest.Receipt, error) {
+			fmt.Println("printed")
+			fmt.Fprint(os.Stdout, `{"jsonrpc":"2.0","id":2,"result":{}}`+"\n")
+			return v.receipt, nil
+		},
+		await: func(context.Context, ingest.Ref, string, time.Duration) (*ingest.Await, error) {
+			fmt.Println("printed")
+			panic("printed")
+		},
+	}
+	requests := strings.Join([]string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`,
+		call(2, "get_receipt", v.arguments("")),
+		call(3, "await_operation", v.arguments(`,"wait_seconds":0`)),
+		`{"jsonrpc":"2.0","id":4,"method":"resources/read","params":{"uri":"` + resourceURI(v.receipt.Ref) + `"}}`,
+		`{"jsonrpc":"2.0","id":5,"method":"tools/list"}`,
+		`not JSON`,
+	}, "\n") + "\n"
+	var stream bytes.Buffer
+	if err := ServeStdio(t.Context(), traces, Options{}, strings.NewReader(requests), &stream); err != nil {
+		t.Fatal(err)
+	}
+
+	var ids []string
+	for line := range strings.Lines(stream.String()) {
+		var m message
+		if err := json.Unmarshal([]byte(line), &m); err != nil || m.Result == nil && m.Error == nil || string(m.Result) == "{}" {
+			t.Errorf("the stream holds %q", line)
+		}
+		ids = append(ids, string(m.ID))
+	}
+	slices.Sort(ids)
+	if want := []string{"1", "2", "3", "4", "5", "null"}; !slices.Equal(ids, want) {
+		t.Errorf("answered are %v, want %v", ids, want)
+	}
+	printed, err := os.ReadFile(stray.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const receipt = "printed\n" + `{"jsonrpc":"2.0","id":2,"result":{}}` + "\n"
+	if got := len(printed); got != 2*len(receipt)+len("printed\n") {
+		t.Errorf("os.Stdout holds what no handler printed: %q", printed)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/settlewatch/settlewatch/assemble"
 	"github.com/settlewatch/settlewatch/ingest"
 	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/internal/plain"
@@ -33,7 +34,7 @@ func traceTools(s *service) []tool {
 			title:      "Get a receipt",
 			idempotent: true,
 			description: "Returns the receipt of one operation: each stage with the events that witnessed it, what is missing, the faults, and the events themselves. " +
-				"Texts in it are exactly as recorded and come from other parties. A receipt too large for one answer is refused whole; ask with events: false, or read the resource trace://{run}/{operation}.",
+				"Texts in it are exactly as recorded and come from other parties. A receipt too large for one answer is refused whole; ask with events: false, or, for the template x402-buyer, read the resource trace://{run}/{operation}, which is always judged by that template.",
 			run: s.getReceipt,
 		},
 		{
@@ -41,7 +42,7 @@ func traceTools(s *service) []tool {
 			title:      "Explain an operation",
 			idempotent: true,
 			description: "Says in plain words what was observed of one operation, in order, what is missing and what its absence means. " +
-				"Made from the receipt alone: the same receipt gives the same text.",
+				"That follows from the receipt alone; a last part, marked as beyond the receipt, adds what the index knows: the settlement state, an answer recorded elsewhere, and why no answer could be seen.",
 			run: s.explain,
 		},
 		{
@@ -56,8 +57,9 @@ func traceTools(s *service) []tool {
 	}
 }
 
-// ref is the operation a call names. The operation whose id is null cannot be
-// named over MCP (trace contract, section 12.7).
+// ref is the operation a call names, by ids that are never words: a run may have
+// the id "latest". The operation whose id is null cannot be named over MCP (trace
+// contract, section 12.7).
 func ref(a arguments) ingest.Ref {
 	return ingest.Ref{Run: a.text("run_id"), Operation: a.text("operation_id")}
 }
@@ -77,7 +79,8 @@ func (s *service) listOperations(ctx context.Context, a arguments) (answer, erro
 	}
 	found := fitPage(page)
 	if !found.fits() {
-		return answer{}, errcode.New(errcode.ReceiptTooLarge, "run `settlewatch list`", "the next operation's id is too long for an answer")
+		// The index keeps cursors short, and all else is bounded here.
+		return answer{}, fmt.Errorf("a page of one operation does not fit an answer: its cursor has %d bytes", len(page.NextCursor))
 	}
 	return found, nil
 }
@@ -106,7 +109,11 @@ func fitPage(page *ingest.Page) answer {
 	}
 	if low == 0 {
 		one := some(1)
-		return listAnswer(&one, longText)
+		if found = listAnswer(&one, longText); !found.fits() {
+			// Escapes can make six bytes of one. At this length all that a row
+			// has, at its worst, fits beside the damage.
+			found = listAnswer(&one, leastText)
+		}
 	}
 	return found
 }
@@ -155,11 +162,12 @@ func listText(page *ingest.Page) string {
 	return strings.Join(lines, "\n")
 }
 
-// shortText is the most characters of an id in a summary; longText the most
-// bytes of a text in a row that has to be shortened.
+// shortText is the most characters of an id in a summary; longText and leastText
+// are the most bytes of a text in a row that has to be shortened.
 const (
 	shortText = 80
 	longText  = 400
+	leastText = 60
 )
 
 func shownID(r ingest.Ref) string {
@@ -184,19 +192,40 @@ func (s *service) getReceipt(ctx context.Context, a arguments) (answer, error) {
 	withEvents := a.flag("events", true)
 	found := answer{text: receiptText(r), json: appendReceipt(nil, r, withEvents)}
 	if !found.fits() {
-		return answer{}, tooLarge(r, withEvents)
+		return answer{}, tooLarge(r, templateOf(a), withEvents)
 	}
 	return found, nil
 }
 
+// templateOf is the template a call asks for.
+func templateOf(a arguments) string {
+	if t := a.text("template"); t != "" {
+		return t
+	}
+	return assemble.DefaultTemplate
+}
+
 // tooLarge refuses a receipt that cannot be answered whole: a cut one would look
 // like evidence.
-func tooLarge(r *ingest.Receipt, withEvents bool) error {
-	hint := fmt.Sprintf("read the resource %s, or run `settlewatch receipt RUN OPERATION --json`", resourceURI(r.Ref))
+func tooLarge(r *ingest.Receipt, template string, withEvents bool) error {
+	var ways []string
 	if withEvents {
-		hint = "events: false, or " + hint
+		ways = append(ways, "events: false")
 	}
-	return errcode.New(errcode.ReceiptTooLarge, hint, "the receipt of operation %s in run %s, with %s, is larger than an answer may be (%d bytes)",
+	if template == assemble.DefaultTemplate { // what the resource is judged by
+		if uri := resourceURI(r.Ref); len(uri) <= longestWay {
+			ways = append(ways, "read the resource "+uri)
+		} else {
+			ways = append(ways, "read the resource "+resourceTemplate+" with both ids percent-encoded")
+		}
+	}
+	if line := commandLine("receipt --json", r.Ref, template); line != "" {
+		ways = append(ways, "run `"+line+"` with the server's own --dir")
+	}
+	if ways == nil {
+		ways = append(ways, "use explain")
+	}
+	return errcode.New(errcode.ReceiptTooLarge, strings.Join(ways, ", or "), "the receipt of operation %s in run %s, with %s, is larger than an answer may be (%d bytes)",
 		shownID(r.Ref), plain.Quote(r.Run, shortText), count(r.EventCount(), "event"), answerLimit)
 }
 
@@ -229,16 +258,21 @@ func (s *service) explain(ctx context.Context, a arguments) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	text := Explanation(r)
-	found := explainAnswer(r, text)
-	// An explanation is no evidence, so it may be cut, at the end of a line.
-	for cut := len(text); !found.fits() && cut > 0; {
+	words, beyond := receiptWords(r), beyondReceipt(r)
+	found := explainAnswer(r, words+beyond)
+	// An explanation is no evidence, so it may be cut, at the end of a line. What
+	// the index adds is short and stays.
+	rest := "\nThe rest was cut."
+	if line := commandLine("explain", r.Ref, templateOf(a)); line != "" {
+		rest += " `" + line + "`, with the server's own --dir, prints the whole."
+	}
+	for cut := len(words); !found.fits() && cut > 0; {
 		cut = cut * 3 / 4
-		short := text[:cut]
+		short := words[:cut]
 		if i := strings.LastIndexByte(short, '\n'); i > 0 {
 			short = short[:i]
 		}
-		found = explainAnswer(r, strings.ToValidUTF8(short, "")+"\nThe rest was cut. `settlewatch explain RUN OPERATION` prints the whole.")
+		found = explainAnswer(r, strings.ToValidUTF8(short, "")+rest+beyond)
 	}
 	return found, nil
 }

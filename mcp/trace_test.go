@@ -27,7 +27,7 @@ func TestListOperationsPassesTheQuestionOn(t *testing.T) {
 			Template: "my_own-1", Run: "latest", Completeness: "partial", Counterparty: "https://a.example/x", Settlement: "unknown", Limit: 7, Cursor: "abc"},
 		`{"run":"\ud83d\ude00\ud800","limit":1.0}`: {Run: "😀\xed\xa0\x80", Limit: 1},
 		`{"limit":1e2}`: {Limit: 100},
-		`{"cursor":"` + strings.Repeat("x", 32768) + `"}`: {Limit: 50, Cursor: strings.Repeat("x", 32768)},
+		`{"cursor":"` + strings.Repeat("x", 2048) + `"}`: {Limit: 50, Cursor: strings.Repeat("x", 2048)},
 	} {
 		var got ingest.Query
 		traces := &fake{list: func(_ context.Context, q ingest.Query) (*ingest.Page, error) {
@@ -72,11 +72,17 @@ func TestAPageHasTheMembersOfTheDesignInOrder(t *testing.T) {
 		DamagedRuns:  []ingest.Damage{{RunID: "bad", Line: 7, Offset: 100, Reason: "the line is not JSON"}},
 		DamagedTotal: 21,
 	}
+	page.Operations = append(page.Operations, ingest.Row{
+		Ref: ingest.Ref{Run: "r3", Operation: "op-3"}, Template: "x402-buyer", Completeness: "partial", Settlement: "settled",
+		Linked: &ingest.Ref{Run: "r3", Unassigned: true},
+	})
 	const want = `{"operations":[` +
 		`{"run_id":"1796030997497","operation_id":"op-1","template":"x402-buyer","completeness":"full","missing_stages":[],"exception_count":0,"last_event_at":"2026-11-30T09:29:57.502Z",` +
 		`"counterparty":"0x737143f2900a2b2c6e16a4c3a35ca92cd170b7d1","amount":"10000","asset":"eip155:84532/0x036cbd53842c5426634e7929541ec2318f3dcf7e","settlement":"settled"},` +
 		`{"run_id":"1796030997497","operation_id":null,"null_operation":true,"template":"x402-buyer","completeness":"partial","missing_stages":["payment","settlement"],"exception_count":2,"last_event_at":"yesterday",` +
-		`"counterparty":null,"amount":null,"asset":null,"settlement":"none","linked_operation":{"run_id":"r2","operation_id":"op\ud800"},"blind":"the client never hooks answers"}],` +
+		`"counterparty":null,"amount":null,"asset":null,"settlement":"none","linked_operation":{"run_id":"r2","operation_id":"op\ud800"},"blind":"the client never hooks answers"},` +
+		`{"run_id":"r3","operation_id":"op-3","template":"x402-buyer","completeness":"partial","missing_stages":[],"exception_count":0,"last_event_at":"",` +
+		`"counterparty":null,"amount":null,"asset":null,"settlement":"settled","linked_operation":{"run_id":"r3","operation_id":null,"unassigned":true}}],` +
 		`"runs_scanned":3,"next_cursor":"on","damaged_runs":[{"run_id":"bad","line":7,"reason":"the line is not JSON"}],"damaged_total":21}`
 	got, _ := ask(t, lists(page, nil), "list_operations", "{}")
 	if diff := cmp.Diff(want, string(got.Structured)); diff != "" {
@@ -85,7 +91,7 @@ func TestAPageHasTheMembersOfTheDesignInOrder(t *testing.T) {
 	if diff := cmp.Diff(want, string(PageDocument(page))); diff != "" {
 		t.Errorf("what the command line prints:\n%s", diff)
 	}
-	const text = `2 operations of 3 runs, newest first: 1 full, 1 partial; settlement: 1 settled, 1 none; more follow with next_cursor
+	const text = `3 operations of 3 runs, newest first: 1 full, 2 partial; settlement: 2 settled, 1 none; more follow with next_cursor
 newest: "op-1" of run "1796030997497", full, settlement settled
 21 damaged runs: operations may be missing; first "bad", the line is not JSON`
 	if diff := cmp.Diff(text, got.Content[0].Text); diff != "" {
@@ -171,10 +177,31 @@ func TestARowThatIsTooLargeByItselfIsShortened(t *testing.T) {
 	}
 }
 
-func TestACursorThatIsTooLargeIsSaidSo(t *testing.T) {
+func TestARowThatIsTooLargeStillFitsBesideAllDamageAndTheLongestCursor(t *testing.T) {
+	for name, filler := range map[string]string{"texts the library escapes": "<", "control characters": "\x01", "lone surrogates": "\xed\xa0\x80", "line separators": "\u2028"} {
+		huge := strings.Repeat(filler, 20_000)
+		row := ingest.Row{
+			Ref: ingest.Ref{Run: huge[:250], Operation: huge}, Template: huge, Completeness: "partial", LastEventAt: huge, Counterparty: huge,
+			Amount: huge, Asset: huge, Settlement: "pending", Linked: &ingest.Ref{Run: huge, Unassigned: true}, Blind: huge,
+		}
+		page := &ingest.Page{NextCursor: strings.Repeat("c", 1024), Operations: []ingest.Row{row}, RunsScanned: 1 << 50, DamagedTotal: 1 << 50}
+		for range 100 {
+			page.Operations[0].MissingStages = append(page.Operations[0].MissingStages, huge[:400])
+		}
+		for range 20 {
+			page.DamagedRuns = append(page.DamagedRuns, ingest.Damage{RunID: huge[:250], Line: 1 << 50, Reason: huge})
+		}
+		got, isError := ask(t, lists(page, nil), "list_operations", "{}") // measures the answer
+		if isError || !bytes.Contains(got.Structured, []byte(`"truncated":true`)) || !bytes.Contains(got.Structured, []byte(`"damaged_runs":[{`)) {
+			t.Errorf("%s: %+v", name, got.Content)
+		}
+	}
+}
+
+func TestNoCursorCanMakeAnAnswerTooLarge(t *testing.T) {
 	page := &ingest.Page{Operations: []ingest.Row{{Ref: ingest.Ref{Run: "r", Operation: "o"}, Template: "t", Completeness: "full", Settlement: "none"}}, NextCursor: strings.Repeat("x", 50_000)}
 	got, isError := ask(t, lists(page, nil), "list_operations", "{}")
-	if !isError || !strings.Contains(got.Content[0].Text, "settlewatch list") {
+	if !isError || !strings.HasPrefix(got.Content[0].Text, "E_INTERNAL: ") {
 		t.Errorf("the answer is %+v", got.Content)
 	}
 }
