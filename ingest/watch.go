@@ -243,6 +243,9 @@ func (w *watcher) healthy() (bool, string) {
 	return w.deaf == "", w.deaf
 }
 
+// Watching tells whether notifications of the run files are being received.
+func (x *Indexer) Watching() bool { return x.watcher.Load() != nil }
+
 // Watch keeps the index up to date until ctx ends, so that questions find
 // little left to read. It is a convenience: every question syncs by itself.
 func (x *Indexer) Watch(ctx context.Context) error {
@@ -270,6 +273,8 @@ func (x *Indexer) Watch(ctx context.Context) error {
 				// The watch is there before the look that follows.
 				w = fresh
 				x.watcher.Store(w)
+				refused = ""
+				x.log.Info("run files are watched", "events", events)
 				x.needFull.Store(true)
 			} else if refused != err.Error() {
 				refused = err.Error()

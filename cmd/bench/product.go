@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
@@ -128,19 +127,12 @@ func watched(ctx context.Context, t task) (x *ingest.Indexer, end func() error, 
 		return x.Close()
 	}
 	for range 1000 {
-		s, err := x.Status(ctx)
-		if err != nil {
-			return nil, nil, "", errors.Join(err, end())
-		}
-		if s.Watch == "notify" {
+		if x.Watching() {
 			return x, end, "", x.Sync(ctx)
-		}
-		if why, polled := strings.CutPrefix(s.Watch, "poll: "); polled {
-			return nil, nil, "run files cannot be watched here: " + why, end()
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return nil, nil, "", errors.Join(errors.New("the watch did not begin within 10 s"), end())
+	return nil, nil, "run files cannot be watched here", end()
 }
 
 // asked times n calls of fn against a watched root, each followed by a bare

@@ -40,17 +40,17 @@ named by --run, all of them, or the given files. With --json the document is the
 one Haia Trace's build prints, byte for byte. A run with a malformed line is refused,
 and with it the whole build.
 
-Nothing is written unless --out names a directory: each receipt is then also stored
-there, under the name the trace format gives it.`,
+The index is neither read nor written, so --index changes nothing. Nothing is stored
+unless --out names a directory: each receipt is then also stored there, under the name the
+trace format gives it.`,
 	}
 	a.command(c, func(ctx context.Context, args []string) error {
 		o.dirGiven, o.runGiven = c.Flags().Changed("dir"), c.Flags().Changed("run")
 		return a.runBuild(ctx, o, args)
 	})
 	f := c.Flags()
-	f.Var(&o.dir, "dir", "trace root, the directory that holds events/")
-	o.dir = ".trace"
-	f.Var(&o.templatesDir, "templates-dir", "directory of your own templates (default: templates/ of the root)")
+	o.rootOptions.flags(f)
+	f.Lookup("index").Usage = "taken as everywhere and ignored: build reads no index"
 	f.StringVar(&o.run, "run", "", "run to build: an id, run:<id> or latest")
 	f.BoolVar(&o.all, "all", false, "build every run")
 	templateFlag(f, &o.template, " or the path of a file")
@@ -91,7 +91,7 @@ func (a *app) runBuild(ctx context.Context, o buildOptions, files []string) erro
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		run, err := assembleRun(r, template.Template)
+		run, err := o.assembleRun(r, template.Template)
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (a *app) runBuild(ctx context.Context, o buildOptions, files []string) erro
 		if err != nil {
 			return err
 		}
-		a.note("stored %s in %s", plural(int64(stored), "receipt"), o.out)
+		a.note("stored %s in %s", plural(int64(stored), "receipt"), plain.Quote(string(o.out), plain.Detail))
 	}
 	if o.json {
 		a.out.Write(assemble.AppendBuild(nil, runs, template, o.status))
@@ -123,8 +123,7 @@ func (o *buildOptions) choose(files []string) ([]runFile, error) {
 	}
 	all := listRuns(string(o.dir))
 	if len(all) == 0 {
-		return nil, errcode.New(errcode.NoRuns, "start the agent's recorder, or give the right root with --dir",
-			"look for run files in %s: there are none", plain.Quote(filepath.Join(string(o.dir), "events"), plain.Detail))
+		return nil, o.noRuns()
 	}
 	if o.all {
 		return all, distinct(all)
@@ -146,7 +145,7 @@ func (o *buildOptions) choose(files []string) ([]runFile, error) {
 		runs = named(o.run) // an id may itself begin with "run:"
 	}
 	if len(runs) == 0 {
-		return nil, errcode.New(errcode.RunNotFound, "settlewatch build --all, or settlewatch status for what is there",
+		return nil, errcode.New(errcode.RunNotFound, "settlewatch build --all"+o.repeat()+", or settlewatch status"+o.repeat()+" for what is there",
 			"find run %s in %s", plain.Quote(id, plain.Detail), plain.Quote(string(o.dir), plain.Detail))
 	}
 	return runs, distinct(runs)
@@ -155,7 +154,8 @@ func (o *buildOptions) choose(files []string) ([]runFile, error) {
 // shownPath is a path as JSON can hold it: file names need not be UTF-8.
 func shownPath(path string) string { return string(jsjson.ToWTF8(nil, []byte(path))) }
 
-func assembleRun(r runFile, t *assemble.Template) (*assemble.Run, error) {
+func (o *buildOptions) assembleRun(r runFile, t *assemble.Template) (*assemble.Run, error) {
+	hint := "settlewatch list" + o.repeat() + ", which serves the sound lines of a damaged run"
 	data, err := r.read()
 	if err != nil {
 		return nil, err
@@ -163,11 +163,11 @@ func assembleRun(r runFile, t *assemble.Template) (*assemble.Run, error) {
 	run, err := assemble.Assemble(t, data)
 	var line *assemble.LineError
 	if errors.As(err, &line) {
-		return nil, errcode.New(errcode.RunDamaged, "settlewatch list, which serves the sound lines of a damaged run",
+		return nil, errcode.New(errcode.RunDamaged, hint,
 			"assemble run %s, line %d: %s", plain.Quote(r.id, plain.Detail), line.Line, line.Reason)
 	}
 	if err != nil {
-		return nil, errcode.Wrap(err, errcode.RunDamaged, "settlewatch list, which serves the sound lines of a damaged run",
+		return nil, errcode.Wrap(err, errcode.RunDamaged, hint,
 			"assemble run %s", plain.Quote(r.id, plain.Detail))
 	}
 	return run, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/settlewatch/settlewatch/assemble"
 	"github.com/settlewatch/settlewatch/ingest"
 	"github.com/settlewatch/settlewatch/internal/errcode"
+	"github.com/settlewatch/settlewatch/internal/plain"
 	"github.com/settlewatch/settlewatch/mcp"
 )
 
@@ -28,7 +29,7 @@ func (a *app) demo() *cobra.Command {
 		Short: "show what settlewatch does, on a built-in recorded trace",
 		Long: `Copy a small recorded trace into a temporary directory, index it, and show what a person
 and what an agent would be told. Nothing is dialled and nothing is left behind.`,
-		Args: cobra.NoArgs,
+		Args: operands(0, 0),
 	}, func(ctx context.Context, _ []string) error { return a.runDemo(ctx) })
 }
 
@@ -39,7 +40,7 @@ func (a *app) runDemo(ctx context.Context) (err error) {
 	}
 	defer func() {
 		if rerr := os.RemoveAll(root); err == nil && rerr != nil {
-			err = errcode.Wrap(bare(rerr), errcode.Internal, "remove it by hand", "remove %s", root)
+			err = errcode.Wrap(bare(rerr), errcode.Internal, "remove it by hand", "remove %s", plain.Quote(root, plain.Detail))
 		}
 	}()
 	if err := copyTrace(root); err != nil {
@@ -55,7 +56,7 @@ func (a *app) runDemo(ctx context.Context) (err error) {
 		return err
 	}
 	a.paragraph(`An agent paid four times over x402 while its recorder wrote each step down, one JSON line an event, into .trace/events. This demo copied such a recording into a temporary directory and indexed it. First, what happened to the money:`)
-	a.showPage(page)
+	a.showPage(page, "settlewatch status --json")
 
 	full, open := pickDemo(page)
 	if full == nil || open == nil {

@@ -28,9 +28,11 @@ func (a *app) doctor() *cobra.Command {
 	c := a.command(&cobra.Command{
 		Use:   "doctor [flags]",
 		Short: "check the machine, the trace root, the index and the hosts",
-		Long: `Check what settlewatch depends on and say what to do about each finding. Exit status 3
-when something is damaged: a run, or an index that cannot be used.`,
-		Args: cobra.NoArgs,
+		Long: `Check what settlewatch depends on and say what to do about each finding. The index is
+opened, brought up to date and read; fsck proves it right row by row. Exit status 3 when
+something fails: a damaged run, run files that cannot be read, an index that cannot be
+used.`,
+		Args: operands(0, 0),
 	}, func(ctx context.Context, _ []string) error {
 		d, err := a.examine(ctx, o)
 		if err != nil {
@@ -75,7 +77,7 @@ func (a *app) showFindings(d findings, asJSON bool) error {
 		}
 		a.answer(object{{"shape", "doctor/1"}, {"sound", !failed}, {"findings", rows}})
 	} else {
-		t := table{}
+		t := table{width: plain.Explanation} // a hint that is cut cannot be followed
 		for _, f := range d {
 			style := map[string]string{warning: yellow, failure: red}[f.level]
 			t.row(style, f.level, f.check, f.text)
@@ -107,12 +109,12 @@ func (a *app) examine(ctx context.Context, o rootOptions) (findings, error) {
 	d.adapters(runs)
 	checkWatch(&d, filepath.Join(root, "events"))
 	a.checkIndex(ctx, &d, o)
-	a.checkHosts(&d)
+	a.checkHosts(&d, o)
 	return d, nil
 }
 
 func (a *app) checkRoot(d *findings, root string) {
-	d.add("root", fine, "", "%s", root)
+	d.add("root", fine, "", "%s", shown(root))
 	events := filepath.Join(root, "events")
 	real, err := safefile.ResolveRoot(events)
 	switch {
@@ -120,26 +122,49 @@ func (a *app) checkRoot(d *findings, root string) {
 		d.add("root", warning, "start the agent's recorder with this root", "there is no events directory yet")
 	case err != nil:
 		d.add("root", failure, "make events/ a readable directory", "events cannot be read: %v", bare(err))
-	default:
-		if rel, err := filepath.Rel(root, real); err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
-			d.add("root", failure, "keep events/ inside the root", "events is a link that leads out of the root, to %s", real)
-		}
+	case real != events:
+		d.add("root", notice, "nothing, if you made the link",
+			"events is a link: it was followed once, to %s, and the runs there are served", shown(real))
 	}
 	for _, place := range []string{root, real} {
-		if info, err := os.Stat(place); err == nil && place != "" && info.Mode().Perm()&0o002 != 0 {
-			d.add("permissions", warning, "chmod o-w "+place, "every user of this machine may write into %s, and so invent payments", place)
+		if who := a.othersWrite(place); who != "" {
+			d.add("permissions", warning, "chmod go-w "+shellWord(place), "%s may write into %s, and so invent payments", who, shown(place))
 		}
 	}
 	for _, place := range []string{root, real} {
 		if kind, remote := fileSystem(place); kind != "" && place != "" {
 			if remote {
 				d.add("file system", warning, "nothing, or keep the root on a local disk",
-					"%s is on %s, where changes made by other machines are not announced: every question looks at every run file", place, kind)
+					"%s is on %s, where changes made by other machines are not announced: every question looks at every run file", shown(place), kind)
 			} else if place == root {
 				d.add("file system", fine, "", "%s", kind)
 			}
 		}
 	}
+}
+
+// shown is a path inside a sentence.
+func shown(path string) string { return plain.Quote(path, plain.Explanation) }
+
+// perm is what a file allows to whom; nothing where the system has no such
+// bits, or the file is not there.
+func (a *app) perm(file string) fs.FileMode {
+	info, err := os.Stat(file)
+	if a.env.goos == "windows" || err != nil {
+		return 0
+	}
+	return info.Mode().Perm()
+}
+
+// othersWrite says who besides the owner may write to a file; "" for nobody.
+func (a *app) othersWrite(file string) string {
+	switch perm := a.perm(file); {
+	case perm&0o002 != 0:
+		return "every user of this machine"
+	case perm&0o020 != 0:
+		return "its group"
+	}
+	return ""
 }
 
 // runFiles looks at the entries of events/ without reading them.
@@ -186,12 +211,16 @@ func are(n int) string {
 }
 
 // few lists a few of many.
-func few(names []string) string {
-	const most = 5
-	if len(names) <= most {
-		return strings.Join(names, ", ")
+func few(names []string) string { return fewOf(names, len(names)) }
+
+// fewOf lists a few of total, of which names are the first.
+func fewOf(names []string, total int) string {
+	names = names[:min(len(names), 5)]
+	text := strings.Join(names, ", ")
+	if more := total - len(names); more > 0 {
+		text += fmt.Sprintf(" and %s more", number(int64(more)))
 	}
-	return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	return text
 }
 
 // checkClock compares this machine's clock with what was written here.
@@ -278,34 +307,40 @@ func (a *app) checkIndex(ctx context.Context, d *findings, o rootOptions) {
 		d.add("index", failure, e.Hint, "%s", e.Message)
 		return
 	}
-	a.indexFindings(d, s)
+	a.indexFindings(d, s, o)
 	if kind, remote := fileSystem(filepath.Dir(s.Index)); remote && !s.Private {
 		d.add("index", warning, "--index with a file on a local disk", "the index is on %s, where its locks cannot be relied on", kind)
 	}
-	for _, file := range []string{filepath.Dir(s.Index), s.Index} {
-		if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o022 != 0 && !s.Private {
-			d.add("permissions", warning, "chmod go-w "+file, "other users may write to %s", file)
+	guard := filepath.Join(s.Root, "guard")
+	for _, file := range slices.Compact([]string{guard, filepath.Dir(s.Index), s.Index}) {
+		if who := a.othersWrite(file); who != "" && !s.Private {
+			d.add("permissions", warning, "chmod go-w "+shellWord(file), "%s may write to %s, and so change answers", who, shown(file))
 		}
+	}
+	if perm := a.perm(guard); perm&0o077 != 0 {
+		d.add("permissions", notice, "chmod 700 "+shellWord(guard),
+			"the guard directory %s is open to others (mode %04o); settlewatch makes it 0700", shown(guard), perm)
 	}
 	if d.quiet("permissions") {
 		d.add("permissions", fine, "", "nobody else may write to the root or the index")
 	}
 }
 
-func (a *app) indexFindings(d *findings, s *ingest.Status) {
+func (a *app) indexFindings(d *findings, s *ingest.Status, o rootOptions) {
 	if s.Private {
 		d.add("index", warning, "give the guard directory to this user, or name a writable file with --index",
-			"the usual place cannot be used, so each process builds an index of its own: %s", s.Index)
+			"the usual place cannot be used, so each process builds an index of its own: %s", shown(s.Index))
 	} else {
-		d.add("index", fine, "", "%s, %s, %s", s.Index, size(s.IndexBytes), plural(s.Counts.Operations, "operation"))
+		d.add("index", fine, "", "%s (%s) opens, takes what the run files hold and can be read: %s; that its rows are right is for settlewatch fsck%s to prove",
+			shown(s.Index), size(s.IndexBytes), plural(s.Counts.Operations, "operation"), o.repeat())
 	}
 	if s.DamagedRuns > 0 {
 		var names []string
 		for _, r := range s.Damaged {
 			names = append(names, fmt.Sprintf("%s line %d: %s", plain.Quote(r.RunID, 60), r.Line, r.Reason))
 		}
-		d.add("damage", failure, "settlewatch status names them; a damaged line may hide a payment",
-			"%s: %s", plural(int64(s.DamagedRuns), "damaged run"), few(names))
+		d.add("damage", failure, "settlewatch status --json"+o.repeat()+" names each; a damaged line may hide a payment",
+			"%s: %s", plural(int64(s.DamagedRuns), "damaged run"), fewOf(names, s.DamagedRuns))
 	}
 	for _, t := range s.TornRuns {
 		if age := a.env.now().Sub(t.Since); age > 5*time.Second {
@@ -318,7 +353,11 @@ func (a *app) indexFindings(d *findings, s *ingest.Status) {
 	}
 }
 
-func (a *app) checkHosts(d *findings) {
+func (a *app) checkHosts(d *findings, o rootOptions) {
+	again := func(host string) string {
+		install := installOptions{rootOptions: o, name: serverName}
+		return install.again(host)
+	}
 	p, err := a.places()
 	if err != nil {
 		d.add("hosts", notice, "", "%s", errcode.Of(err).Message)
@@ -327,24 +366,24 @@ func (a *app) checkHosts(d *findings) {
 	found := false
 	for _, h := range hosts {
 		file := h.file(p)
-		switch state, command := configured(file, h, "settlewatch"); state {
+		switch state, command := configured(file, h, serverName); state {
 		case "installed":
 			found = true
 			if _, err := os.Stat(command); filepath.IsAbs(command) && err != nil {
-				d.add("hosts", warning, "settlewatch install "+h.id+" --write", "%s would start %s, which is not there", h.name, command)
+				d.add("hosts", warning, again(h.id)+" --write", "%s would start %s, which is not there", h.name, shown(command))
 			} else if !filepath.IsAbs(command) {
-				d.add("hosts", notice, "settlewatch install "+h.id+" --write", "%s starts %s by a name that depends on its PATH", h.name, plain.Quote(command, plain.Detail))
+				d.add("hosts", notice, again(h.id)+" --write", "%s starts %s by a name that depends on its PATH", h.name, shown(command))
 			} else {
-				d.add("hosts", fine, "", "%s starts %s", h.name, command)
+				d.add("hosts", fine, "", "%s starts %s", h.name, shown(command))
 			}
 		case "not installed":
-			d.add("hosts", notice, "settlewatch install "+h.id, "%s is here and does not start settlewatch (%s)", h.name, file)
+			d.add("hosts", notice, again(h.id), "%s is here and does not start settlewatch: %s", h.name, shown(file))
 		case "not plain JSON", "cannot be read":
-			d.add("hosts", notice, "settlewatch install "+h.id+" prints the entry to look for", "%s: %s %s", h.name, file, map[string]string{
+			d.add("hosts", notice, again(h.id)+" prints the entry to look for", "%s: %s %s", h.name, shown(file), map[string]string{
 				"not plain JSON": "may hold comments, so it was not looked into", "cannot be read": "cannot be read"}[state])
 		}
 	}
 	if !found {
-		d.add("hosts", notice, "settlewatch install", "no host starts settlewatch from its usual file")
+		d.add("hosts", notice, "settlewatch install"+o.repeat(), "no host starts settlewatch from its usual file")
 	}
 }

@@ -17,7 +17,7 @@ func (a *app) explain() *cobra.Command {
 		Long: `Say what was observed of one operation, in order, what is missing and what that means.
 The text follows from the receipt alone and is what the agent is told.
 ` + operandsHelp,
-		Args: cobra.MaximumNArgs(2),
+		Args: operands(0, 2),
 	}, func(ctx context.Context, args []string) error {
 		return a.withReceipt(ctx, o, args, func(r *ingest.Receipt) error {
 			if o.json {

@@ -8,7 +8,7 @@ import (
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
 
-// unsound is the exit status of a command that found damage.
+// unsound is the exit status of a command that found damage or an unsound index.
 const unsound = status(3)
 
 func (a *app) fsck() *cobra.Command {
@@ -18,8 +18,9 @@ func (a *app) fsck() *cobra.Command {
 		Use:   "fsck [flags]",
 		Short: "prove the index equal to a fresh one, row by row",
 		Long: `Build a second index beside the live one and compare them row by row. Exit status 3
-when they differ; settlewatch reindex then puts it right.`,
-		Args: cobra.NoArgs,
+when they differ, which settlewatch reindex puts right, or when runs are damaged, which
+no index can put right: settlewatch status names them.`,
+		Args: operands(0, 0),
 	}, func(ctx context.Context, _ []string) error {
 		x, err := a.open(ctx, o)
 		if err != nil {
@@ -38,7 +39,7 @@ when they differ; settlewatch reindex then puts it right.`,
 				differences[i] = plain.Clean(d, plain.Explanation)
 			}
 			a.answer(append(append(object{{"shape", "fsck/1"}, {"sound", len(differences) == 0}}, countsJSON(report.Counts)...),
-				member{"differences", differences}))
+				member{"damaged_total", report.Damaged}, member{"differences", differences}))
 		} else {
 			a.showCounts(report.Counts)
 			for _, d := range report.Differences {
@@ -47,10 +48,13 @@ when they differ; settlewatch reindex then puts it right.`,
 			if len(report.Differences) == 0 {
 				a.say("the index is sound")
 			} else {
-				a.say("the index differs from its run files; try: settlewatch reindex")
+				a.say("the index differs from its run files; try: settlewatch reindex%s", oneLine(o.repeat()))
+			}
+			if report.Damaged > 0 {
+				a.say("%s with damage; try: settlewatch status%s", plural(int64(report.Damaged), "run"), oneLine(o.repeat()))
 			}
 		}
-		if len(report.Differences) > 0 {
+		if len(report.Differences) > 0 || report.Damaged > 0 {
 			return unsound
 		}
 		return nil

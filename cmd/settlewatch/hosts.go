@@ -10,7 +10,6 @@ import (
 type host struct {
 	id, name string
 	key      string // member of its file that holds the servers
-	scope    string // "user" or "project"
 	comments bool   // its file may hold comments
 	file     func(p places) string
 	entry    func(command string, args []string) object
@@ -61,44 +60,44 @@ func typedEntry(command string, args []string) object {
 // hosts are the known ones.
 var hosts = []host{
 	{
-		id: "claude-desktop", name: "Claude Desktop", key: "mcpServers", scope: "user", entry: plainEntry,
+		id: "claude-desktop", name: "Claude Desktop", key: "mcpServers", entry: plainEntry,
 		file:  func(p places) string { return filepath.Join(p.support, "Claude", "claude_desktop_config.json") },
 		after: "quit Claude Desktop and start it again",
 	},
 	{
-		id: "claude-code", name: "Claude Code", key: "mcpServers", scope: "project", entry: typedEntry,
+		id: "claude-code", name: "Claude Code", key: "mcpServers", entry: typedEntry,
 		file:  func(p places) string { return filepath.Join(p.project, ".mcp.json") },
 		after: "start claude in this directory and allow the server when it asks",
 	},
 	{
-		id: "cursor", name: "Cursor", key: "mcpServers", scope: "user", entry: plainEntry,
+		id: "cursor", name: "Cursor", key: "mcpServers", entry: plainEntry,
 		file:  func(p places) string { return filepath.Join(p.home, ".cursor", "mcp.json") },
 		after: "switch the server on in Cursor's MCP settings",
 	},
 	{
-		id: "vscode", name: "VS Code", key: "servers", scope: "project", comments: true, entry: typedEntry,
+		id: "vscode", name: "VS Code", key: "servers", comments: true, entry: typedEntry,
 		file:  func(p places) string { return filepath.Join(p.project, ".vscode", "mcp.json") },
 		after: "start the server from the file itself, or with MCP: List Servers",
 	},
 	{
-		id: "cline", name: "Cline", key: "mcpServers", scope: "user", entry: plainEntry,
+		id: "cline", name: "Cline", key: "mcpServers", entry: plainEntry,
 		file: func(p places) string {
 			return filepath.Join(p.support, "Code", "User", "globalStorage", "saoudrizwan.claude-dev", "settings", "cline_mcp_settings.json")
 		},
 		after: "look for the server in Cline's MCP list",
 	},
 	{
-		id: "continue", name: "Continue", key: "mcpServers", scope: "project", entry: plainEntry,
+		id: "continue", name: "Continue", key: "mcpServers", entry: plainEntry,
 		file:  func(p places) string { return filepath.Join(p.project, ".continue", "mcpServers", "settlewatch.json") },
 		after: "use agent mode; Continue offers MCP tools only there",
 	},
 	{
-		id: "windsurf", name: "Windsurf", key: "mcpServers", scope: "user", entry: plainEntry,
+		id: "windsurf", name: "Windsurf", key: "mcpServers", entry: plainEntry,
 		file:  func(p places) string { return filepath.Join(p.home, ".codeium", "windsurf", "mcp_config.json") },
 		after: "press refresh in Windsurf's MCP list",
 	},
 	{
-		id: "zed", name: "Zed", key: "context_servers", scope: "user", comments: true,
+		id: "zed", name: "Zed", key: "context_servers", comments: true,
 		entry: func(command string, args []string) object {
 			return append(append(object{{"source", "custom"}}, plainEntry(command, args)...), member{"env", object{}})
 		},

@@ -25,6 +25,9 @@ type installOptions struct {
 	json   bool
 }
 
+// serverName is how hosts call the server unless told otherwise.
+const serverName = "settlewatch"
+
 func (a *app) install() *cobra.Command {
 	var o installOptions
 	ids := make([]string, len(hosts))
@@ -39,7 +42,7 @@ func (a *app) install() *cobra.Command {
 the old file is left beside it. Without a host the known ones are listed.
 
 HOST is one of ` + strings.Join(ids, ", ") + `.`,
-		Args:      cobra.MaximumNArgs(1),
+		Args:      operands(0, 1),
 		ValidArgs: ids,
 	}, func(_ context.Context, args []string) error {
 		if len(args) == 0 {
@@ -54,7 +57,7 @@ HOST is one of ` + strings.Join(ids, ", ") + `.`,
 	})
 	f := c.Flags()
 	o.rootOptions.flags(f)
-	f.StringVar(&o.name, "name", "settlewatch", "name of the server in the host")
+	f.StringVar(&o.name, "name", serverName, "name of the server in the host")
 	f.Var(&o.config, "config", "the host's configuration file, if it is elsewhere")
 	f.BoolVar(&o.write, "write", false, "merge the entry into the file")
 	jsonFlag(f, &o.json)
@@ -72,13 +75,13 @@ func (a *app) listHosts(o installOptions) error {
 	if err != nil {
 		return err
 	}
-	t := table{head: []string{"HOST", "NAME", "FILE", "STATE"}}
+	t := table{width: plain.Explanation, head: []string{"HOST", "NAME", "FILE", "STATE"}}
 	rows := make([]object, len(hosts))
 	for i, h := range hosts {
 		file := h.file(p)
 		state, _ := configured(file, h, o.name)
 		rows[i] = object{{"host", h.id}, {"name", h.name}, {"file", file}, {"state", state}}
-		t.row("", h.id, h.name, file, state)
+		t.row("", h.id, h.name, shown(file), state)
 	}
 	if o.json {
 		a.answer(object{{"shape", "hosts/1"}, {"hosts", rows}})
@@ -86,7 +89,7 @@ func (a *app) listHosts(o installOptions) error {
 	}
 	a.show(&t)
 	a.say("")
-	a.say("settlewatch install HOST prints the entry; --write merges it into the file")
+	a.say("%s prints the entry; --write merges it into the file", oneLine(o.again("HOST")))
 	return nil
 }
 
@@ -137,25 +140,17 @@ func (a *app) runInstall(o installOptions, h host) error {
 			a.answer(installJSON(h, o, file, entry, false, ""))
 			return nil
 		}
-		a.say("%s reads its servers from %s", h.name, plain.Clean(file, plain.Detail))
+		a.say("%s reads its servers from %s", h.name, plain.Quote(file, plain.Detail))
 		a.say("put this there, beside what the file already holds:")
 		a.say("")
 		a.out.Write(append(encodeJSON(whole, 2), '\n'))
 		a.say("")
-		a.say("or let settlewatch do it: settlewatch install %s --write", h.id)
+		a.say("or let settlewatch do it: %s --write", oneLine(o.again(h.id)))
 		return nil
 	}
 	backup, changed, err := a.writeEntry(file, h, o.name, entry)
-	if errors.Is(err, errNotJSON) && h.comments && !o.json {
-		// A file with comments is the person's: what we would write back has none.
-		a.say("%s holds comments or other things that are not plain JSON, so it is left as it is.", plain.Clean(file, plain.Detail))
-		a.say("add this to it by hand:")
-		a.say("")
-		a.out.Write(append(encodeJSON(whole, 2), '\n'))
-		return status(1)
-	}
 	if err != nil {
-		return refuseFile(file, err)
+		return o.refuseFile(file, h, err)
 	}
 	if o.json {
 		a.answer(installJSON(h, o, file, entry, changed, backup))
@@ -163,11 +158,11 @@ func (a *app) runInstall(o installOptions, h host) error {
 	}
 	switch {
 	case !changed:
-		a.say("%s is already set up in %s", h.name, plain.Clean(file, plain.Detail))
+		a.say("%s is already set up in %s", h.name, plain.Quote(file, plain.Detail))
 	case backup != "":
-		a.say("wrote %s; the old file is %s", plain.Clean(file, plain.Detail), plain.Clean(backup, plain.Detail))
+		a.say("wrote %s; the old file is %s", plain.Quote(file, plain.Detail), plain.Quote(backup, plain.Detail))
 	default:
-		a.say("wrote %s", plain.Clean(file, plain.Detail))
+		a.say("wrote %s", plain.Quote(file, plain.Detail))
 	}
 	a.say("now %s", h.after)
 	return nil
@@ -207,7 +202,7 @@ func (a *app) serverEntry(o installOptions, h host) (object, error) {
 		args = append(args, f.flag, abs)
 	}
 	if _, err := o.resolve(); err != nil {
-		a.note("note: %s is not there yet; the server starts all the same and finds it when the recorder has made it", o.dir)
+		a.note("note: %s is not there yet; the server starts all the same and finds it when the recorder has made it", plain.Quote(string(o.dir), plain.Detail))
 	}
 	return h.entry(command, args), nil
 }
@@ -271,18 +266,32 @@ func (a *app) backUp(file string, data []byte, perm fs.FileMode) (string, error)
 	}
 }
 
-// refuseFile says why a host's file was left alone.
-func refuseFile(file string, err error) error {
+// again is the command that prints the same entry for a host.
+func (o *installOptions) again(host string) string {
+	command := "settlewatch install " + host + o.repeat()
+	if o.name != serverName {
+		command += " --name " + shellWord(o.name)
+	}
+	if o.config != "" {
+		command += " --config " + shellWord(string(o.config))
+	}
+	return command
+}
+
+// refuseFile says why a host's file was left alone. A file with comments is the
+// person's: what we would write back has none.
+func (o *installOptions) refuseFile(file string, h host, err error) error {
 	shown := plain.Quote(file, plain.Detail)
+	byHand := "add the entry by hand, which " + o.again(h.id) + " prints"
 	var odd *safefile.NotRegular
 	switch {
 	case errors.As(err, &odd):
-		return errcode.New(errcode.Input, "--config with the real file, or add the entry by hand (install without --write prints it)",
-			"write %s: %s", shown, odd.Reason)
+		return errcode.New(errcode.Input, "--config with the real file, or "+byHand, "write %s: %s", shown, odd.Reason)
+	case errors.Is(err, errNotJSON) && h.comments:
+		return errcode.New(errcode.Input, byHand,
+			"merge into %s: it holds comments or something else that is not plain JSON, so it is left as it is", shown)
 	case errors.Is(err, errNotJSON):
-		return errcode.New(errcode.Input, "put the file right, or add the entry by hand (install without --write prints it)",
-			"merge into %s: it is not plain JSON", shown)
+		return errcode.New(errcode.Input, "put the file right, or "+byHand, "merge into %s: it is not plain JSON", shown)
 	}
-	return errcode.Wrap(bare(err), errcode.Input, "put the file right, or add the entry by hand (install without --write prints it)",
-		"merge into %s", shown)
+	return errcode.Wrap(bare(err), errcode.Input, "put the file right, or "+byHand, "merge into %s", shown)
 }

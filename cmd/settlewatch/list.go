@@ -25,7 +25,7 @@ func (a *app) list() *cobra.Command {
 		Short: "list paid operations, newest first",
 		Long: `List the operations of all runs, newest first: the verdict of each, whom it paid and
 how the payment ended. Damaged runs are served around and named below the table.`,
-		Args: cobra.NoArgs,
+		Args: operands(0, 0),
 	}, func(ctx context.Context, _ []string) error { return a.runList(ctx, o) })
 	f := c.Flags()
 	o.rootOptions.flags(f)
@@ -58,12 +58,12 @@ func (a *app) runList(ctx context.Context, o listOptions) error {
 	defer x.Close()
 	page, err := x.List(ctx, o.query)
 	if err != nil {
-		return err
+		return o.worded(err)
 	}
 	if o.json {
 		return a.document(mcp.PageDocument(page))
 	}
-	a.showPage(page)
+	a.showPage(page, "settlewatch status --json"+o.repeat())
 	return nil
 }
 
@@ -89,7 +89,9 @@ func damageJSON(damage []ingest.Damage) []object {
 	return runs
 }
 
-func (a *app) showPage(p *ingest.Page) {
+// showPage shows a page of operations; every names the command that lists
+// every damaged run.
+func (a *app) showPage(p *ingest.Page, every string) {
 	oneRun := true
 	for _, r := range p.Operations {
 		oneRun = oneRun && r.Run == p.Operations[0].Run
@@ -102,7 +104,7 @@ func (a *app) showPage(p *ingest.Page) {
 			of = " of run " + plain.Clean(p.Operations[0].Run, plain.Detail)
 		}
 		a.say("%s%s, template %s", plural(int64(len(p.Operations)), "operation"), of, plain.Clean(p.Template, plain.Detail))
-		t := table{head: []string{"OPERATION", "VERDICT", "SETTLEMENT", "PAYEE", "AMOUNT", "ASSET", "LAST EVENT", "NOTES"}}
+		t := table{head: []string{"OPERATION", "VERDICT", "SETTLEMENT", "PAYEE", "AMOUNT (ATOMIC)", "ASSET", "LAST EVENT", "NOTES"}}
 		if !oneRun {
 			t.head = append([]string{"RUN"}, t.head...)
 		}
@@ -121,7 +123,7 @@ func (a *app) showPage(p *ingest.Page) {
 	if p.NextCursor != "" {
 		a.say("more: --cursor %s", p.NextCursor)
 	}
-	a.showDamage(p.DamagedRuns, p.DamagedTotal)
+	a.showDamage(p.DamagedRuns, p.DamagedTotal, every)
 }
 
 // notes is what else a person should see in a row.
@@ -142,10 +144,15 @@ func notes(r ingest.Row) string {
 	return strings.Join(words, "; ")
 }
 
-func (a *app) showDamage(damage []ingest.Damage, total int) {
+// damageShown bounds what a table tells of damaged runs, as answers to agents
+// are bound.
+const damageShown = 20
+
+func (a *app) showDamage(damage []ingest.Damage, total int, every string) {
 	if total == 0 {
 		return
 	}
+	damage = damage[:min(len(damage), damageShown)]
 	a.say("")
 	a.say("%s with damage, served around:", plural(int64(total), "run"))
 	t := table{head: []string{"RUN", "LINE", "REASON"}}
@@ -158,6 +165,6 @@ func (a *app) showDamage(damage []ingest.Damage, total int) {
 	}
 	a.show(&t)
 	if total > len(damage) {
-		a.say("and %s more", number(int64(total-len(damage))))
+		a.say("and %s more; they are listed by %s", number(int64(total-len(damage))), oneLine(every))
 	}
 }

@@ -3,10 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -61,6 +64,57 @@ func TestScript(t *testing.T) {
 			"line":   func(ts *testscript.TestScript, _ bool, args []string) { appendTo(ts, args[0], args[1]+"\n") },
 			"link": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Check(os.Link(ts.MkAbs(args[0]), ts.MkAbs(args[1])))
+			},
+			"mode": func(ts *testscript.TestScript, _ bool, args []string) {
+				bits, err := strconv.ParseUint(args[0], 8, 32)
+				ts.Check(err)
+				ts.Check(os.Chmod(ts.MkAbs(args[1]), os.FileMode(bits)))
+			},
+			// damage DIR N makes a root of N runs with a line nobody can read.
+			"damage": func(ts *testscript.TestScript, _ bool, args []string) {
+				n, err := strconv.Atoi(args[1])
+				ts.Check(err)
+				events := ts.MkAbs(filepath.Join(args[0], "events"))
+				ts.Check(os.MkdirAll(events, 0o700))
+				for i := range n {
+					ts.Check(os.WriteFile(filepath.Join(events, fmt.Sprintf("bad-%02d.ndjson", i)), []byte("no JSON\n"), 0o600))
+				}
+			},
+			// walk DIR LIMIT COUNT goes through all pages of a list with the cursors
+			// they hand out: each operation once, COUNT in all.
+			"walk": func(ts *testscript.TestScript, _ bool, args []string) {
+				seen := map[string]bool{}
+				for cursor, pages := "", 0; pages == 0 || cursor != ""; pages++ {
+					command := []string{"list", "--json", "--dir", args[0], "--limit", args[1]}
+					if cursor != "" {
+						command = append(command, "--cursor", cursor)
+					}
+					ts.Check(ts.Exec("settlewatch", command...))
+					var page struct {
+						Operations []struct {
+							Run string  `json:"run_id"`
+							ID  *string `json:"operation_id"`
+						}
+						Next string `json:"next_cursor"`
+					}
+					ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &page))
+					for _, row := range page.Operations {
+						name := row.Run + " null"
+						if row.ID != nil {
+							name = row.Run + " id " + *row.ID
+						}
+						if seen[name] {
+							ts.Fatalf("page %d shows %s again", pages+1, name)
+						}
+						seen[name] = true
+					}
+					if cursor = page.Next; len(page.Operations) == 0 && cursor != "" {
+						ts.Fatalf("page %d is empty and not the last", pages+1)
+					}
+				}
+				if fmt.Sprint(len(seen)) != args[2] {
+					ts.Fatalf("%d operations, want %s", len(seen), args[2])
+				}
 			},
 			"pipe": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Check(syscall.Mkfifo(ts.MkAbs(args[0]), 0o600))

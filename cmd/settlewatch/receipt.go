@@ -39,7 +39,7 @@ func (a *app) receipt() *cobra.Command {
 		Long: `Show the receipt of one operation. With --json it is printed byte for byte as the trace
 format stores it.
 ` + operandsHelp,
-		Args: cobra.MaximumNArgs(2),
+		Args: operands(0, 2),
 	}, func(ctx context.Context, args []string) error {
 		return a.withReceipt(ctx, o, args, func(r *ingest.Receipt) error {
 			if o.json {
@@ -75,13 +75,12 @@ func (a *app) withReceipt(ctx context.Context, o receiptOptions, args []string, 
 		return err
 	}
 	defer x.Close()
-	// "latest" and a beginning of an id are looked up first. What comes back is
-	// an id, which may itself be "latest": hence the prefix.
+	// "latest" and a beginning of an id are looked up first; what comes back are
+	// ids.
 	ref, err := x.Resolve(ctx, ingest.Ref{Run: run, Operation: operation, Null: o.null})
 	if err != nil {
-		return err
+		return o.worded(err)
 	}
-	ref.Run = "run:" + ref.Run
 	r, err := x.Receipt(ctx, ref, o.template)
 	if err != nil {
 		return err

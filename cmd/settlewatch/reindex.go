@@ -18,7 +18,7 @@ func (a *app) reindex() *cobra.Command {
 		Short: "build the index again from the run files",
 		Long: `Build the index again from the run files, beside the old one, and put it in its place.
 Answers do not change by it: the files are the truth, the index is a cache.`,
-		Args: cobra.NoArgs,
+		Args: operands(0, 0),
 	}, func(ctx context.Context, _ []string) error {
 		x, err := a.open(ctx, o)
 		if err != nil {

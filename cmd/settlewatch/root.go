@@ -24,6 +24,7 @@ const maxTemplate = 1 << 20
 // root is the command tree.
 func (a *app) root() *cobra.Command {
 	serve, options := a.serve()
+	showVersion := false
 	root := &cobra.Command{
 		Use:   "settlewatch",
 		Short: "receipts of an agent's own payments, for the agent and for you",
@@ -36,6 +37,10 @@ settlewatch --dir .trace is settlewatch serve --dir .trace.
 New here? settlewatch demo explains itself on a recorded trace.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if showVersion {
+				a.began = true
+				return a.showVersion(a.json)
+			}
 			if cmd.Flags().Changed("json") {
 				return usage("--json belongs to a command")
 			}
@@ -45,19 +50,82 @@ New here? settlewatch demo explains itself on a recorded trace.`,
 		SilenceUsage:  true,
 	}
 	options.flags(root.Flags())
+	root.Flags().BoolVar(&showVersion, "version", false, "print what settlewatch version prints")
 	// So that `settlewatch --json list` is read as it is meant.
 	root.Flags().Bool("json", false, "")
 	_ = root.Flags().MarkHidden("json")
 	root.SetOut(&a.out)
 	root.SetErr(a.stderr)
 	root.SetIn(a.stdin)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	root.AddCommand(
 		serve, a.build(), a.list(), a.receipt(), a.explain(), a.template(),
 		a.reindex(), a.fsck(), a.status(), a.doctor(), a.install(), a.demo(), a.version(),
 	)
-	root.CompletionOptions.HiddenDefaultCmd = false
+	strictGroups(root)
 	return root
+}
+
+// strictGroups makes the commands the library adds refuse what they do not
+// know; by themselves they print help and call that a success.
+func strictGroups(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "completion":
+			c.Short = "print the script that completes commands in a shell"
+			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+		case "help":
+			c.Short = "show what a command takes and does"
+			c.Run = nil
+			c.RunE = func(c *cobra.Command, args []string) error {
+				topic, rest, err := c.Root().Find(args)
+				if topic == nil || err != nil || len(rest) > 0 {
+					return usage("there is no command %s", plain.Quote(strings.Join(args, " "), plain.Detail))
+				}
+				topic.InitDefaultHelpFlag()
+				return topic.Help()
+			}
+		}
+	}
+}
+
+// flagError says in our words what is wrong with a flag.
+func flagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	var missing *pflag.ValueRequiredError
+	switch {
+	case errors.As(err, &invalid):
+		f, value := invalid.GetFlag(), plain.Quote(invalid.GetValue(), plain.Detail)
+		switch f.Value.Type() {
+		case "int":
+			return usage("--%s takes a whole number, not %s", f.Name, value)
+		case "bool":
+			return usage("--%s takes true or false, not %s", f.Name, value)
+		}
+		return usage("--%s cannot take %s", f.Name, value)
+	case errors.As(err, &missing):
+		return usage("--%s needs a value behind it", missing.GetFlag().Name)
+	}
+	return usage("%v", err)
+}
+
+// operands checks how many operands a command was given.
+func operands(least, most int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		name := strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ")
+		switch n := len(args); {
+		case n >= least && n <= most:
+			return nil
+		case most == 0:
+			return usage("%s takes no argument, not %s", name, plain.Quote(args[0], plain.Detail))
+		case least == most:
+			return usage("%s takes %s, not %d", name, plural(int64(most), "argument"), n)
+		default:
+			return usage("%s takes at most %s, not %d", name, plural(int64(most), "argument"), n)
+		}
+	}
 }
 
 // command fills in what all commands share. The answer function runs after the
@@ -94,11 +162,56 @@ type rootOptions struct {
 	dir, index, templatesDir path
 }
 
+// defaultDir is where a recorder writes unless told otherwise.
+const defaultDir = ".trace"
+
 func (o *rootOptions) flags(f *pflag.FlagSet) {
-	o.dir = ".trace"
+	o.dir = defaultDir
 	f.Var(&o.dir, "dir", "trace root, the directory that holds events/")
 	f.Var(&o.index, "index", "index file (default: in the root's guard directory)")
 	f.Var(&o.templatesDir, "templates-dir", "directory of your own templates (default: templates/ of the root)")
+}
+
+// repeat gives the flags that were typed, for a command in a hint: what it
+// says must do what it promises when it is pasted.
+func (o *rootOptions) repeat() string {
+	var b strings.Builder
+	if o.dir != defaultDir {
+		b.WriteString(" --dir " + shellWord(string(o.dir)))
+	}
+	if o.index != "" {
+		b.WriteString(" --index " + shellWord(string(o.index)))
+	}
+	if o.templatesDir != "" {
+		b.WriteString(" --templates-dir " + shellWord(string(o.templatesDir)))
+	}
+	return b.String()
+}
+
+// shellWord is text as a shell takes it for one word.
+func shellWord(text string) string {
+	harmless := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r)
+	}
+	if text != "" && strings.IndexFunc(text, func(r rune) bool { return !harmless(r) }) < 0 {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// noRuns says that a root holds nothing to answer from. Whoever finds out, it
+// is said in the same words.
+func (o *rootOptions) noRuns() error {
+	return errcode.New(errcode.NoRuns, "start the agent's recorder, or give the right root with --dir",
+		"look for run files in %s: there are none", plain.Quote(filepath.Join(string(o.dir), "events"), plain.Detail))
+}
+
+// worded gives an error of the index the words of the command line.
+func (o *rootOptions) worded(err error) error {
+	if err != nil && errcode.Of(err).Code == errcode.NoRuns {
+		return o.noRuns()
+	}
+	return err
 }
 
 func jsonFlag(f *pflag.FlagSet, v *bool) {
@@ -122,10 +235,10 @@ func (o *rootOptions) resolve() (string, error) {
 // open opens the index of the root for a person, who may name templates by
 // path.
 func (a *app) open(ctx context.Context, o rootOptions) (*ingest.Indexer, error) {
-	return a.openWith(ctx, o, readTemplateFile)
+	return a.openWith(ctx, o, readTemplateFile, slog.LevelError)
 }
 
-func (a *app) openWith(ctx context.Context, o rootOptions, readFile func(string) ([]byte, error)) (*ingest.Indexer, error) {
+func (a *app) openWith(ctx context.Context, o rootOptions, readFile func(string) ([]byte, error), level slog.Level) (*ingest.Indexer, error) {
 	real, err := o.resolve()
 	if err != nil {
 		return nil, err
@@ -136,7 +249,7 @@ func (a *app) openWith(ctx context.Context, o rootOptions, readFile func(string)
 		TemplatesDir: string(o.templatesDir),
 		Now:          a.env.now,
 		ReadFile:     readFile,
-		Log:          a.log(slog.LevelError),
+		Log:          a.log(level),
 	})
 }
 

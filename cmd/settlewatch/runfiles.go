@@ -97,8 +97,8 @@ func distinct(runs []runFile) error {
 	seen := map[string]string{}
 	for _, r := range runs {
 		if other, ok := seen[r.id]; ok {
-			return errcode.New(errcode.Input, "build one of them, or rename it",
-				"two run files with one name, %s: %s and %s", plain.Quote(r.id, plain.Detail),
+			return errcode.New(errcode.RunDamaged, "move one of the two elsewhere, or build one of them by its path",
+				"two run files have one id, %s: %s and %s", plain.Quote(r.id, plain.Detail),
 				plain.Quote(other, plain.Detail), plain.Quote(r.path, plain.Detail))
 		}
 		seen[r.id] = r.path
@@ -128,7 +128,7 @@ func (r runFile) unreadable(err error) error {
 		return errcode.New(errcode.RunDamaged, "put a regular, readable file in its place or move it out of events/",
 			"read run %s: %s: %s", id, plain.Quote(r.path, plain.Detail), odd.Reason)
 	case errors.Is(err, fs.ErrNotExist):
-		return errcode.New(errcode.RunNotFound, "settlewatch status lists what is there",
+		return errcode.New(errcode.RunNotFound, "settlewatch status for what is there",
 			"read run %s: no file %s", id, plain.Quote(r.path, plain.Detail))
 	case errors.Is(err, safefile.ErrTooLarge):
 		return errcode.New(errcode.Input, "settlewatch list and settlewatch receipt, which read a run of any size",

@@ -34,14 +34,15 @@ func (a *app) serve() (*cobra.Command, *serveOptions) {
 		Long: `Serve the tools of the chosen toolsets over MCP on stdin and stdout. stdout carries
 the protocol only; diagnostics go to stderr. The server ends when stdin ends, after
 answering every request it has read.`,
-		Args: cobra.NoArgs,
+		Args: operands(0, 0),
 	}, func(ctx context.Context, _ []string) error {
 		if in, ok := a.stdin.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
 			a.note("serving MCP on this terminal, one JSON-RPC message a line; an agent's host usually starts this. try: settlewatch --help")
 		}
 		traces := newLateTraces(func(ctx context.Context) (*ingest.Indexer, error) {
 			// An agent names templates and never paths (trace contract, section 12.6).
-			return a.openWith(ctx, o.rootOptions, nil)
+			// How files are watched is for the host's log, as is what became of them.
+			return a.openWith(ctx, o.rootOptions, nil, slog.LevelInfo)
 		})
 		defer traces.close()
 		// The index is built while the host still initialises; a root that is not

@@ -28,6 +28,7 @@ func paint(style, text string) string {
 // sequences inside cells would count as width.
 type table struct {
 	head   []string
+	width  int // most characters of a cell; 0 means plain.Detail
 	rows   [][]string
 	styles []string
 }
@@ -44,10 +45,14 @@ func (a *app) show(t *table) {
 	if t.head != nil {
 		fmt.Fprintln(w, strings.Join(t.head, "\t"))
 	}
+	width := t.width
+	if width == 0 {
+		width = plain.Detail
+	}
 	for _, row := range t.rows {
 		cells := make([]string, len(row))
 		for i, cell := range row {
-			cells[i] = plain.Clean(cell, plain.Detail)
+			cells[i] = plain.Clean(cell, width)
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}

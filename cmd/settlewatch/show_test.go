@@ -40,6 +40,25 @@ func TestShortKeepsWhatIsNoAddress(t *testing.T) {
 	}
 }
 
+func TestAHintIsOneWordAWordInAShell(t *testing.T) {
+	for in, want := range map[string]string{
+		"/srv/a-b_1/.trace": "/srv/a-b_1/.trace",
+		"a b":               "'a b'",
+		"it's":              `'it'\''s'`,
+		"$(x)":              "'$(x)'",
+		"~/x":               "'~/x'",
+		"":                  "''",
+	} {
+		if got := shellWord(in); got != want {
+			t.Errorf("shellWord(%q) = %s, want %s", in, got, want)
+		}
+	}
+	o := rootOptions{dir: defaultDir}
+	if got := o.repeat(); got != "" {
+		t.Errorf("nothing was typed, repeated is %q", got)
+	}
+}
+
 func TestATableCleansItsCells(t *testing.T) {
 	var a app
 	tab := table{head: []string{"A", "B"}}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/settlewatch/settlewatch/ingest"
+	"github.com/settlewatch/settlewatch/internal/plain"
 )
 
 func (a *app) status() *cobra.Command {
@@ -16,7 +17,7 @@ func (a *app) status() *cobra.Command {
 	c := a.command(&cobra.Command{
 		Use:   "status [flags]",
 		Short: "show what the index holds and which runs are damaged",
-		Args:  cobra.NoArgs,
+		Args:  operands(0, 0),
 	}, func(ctx context.Context, _ []string) error {
 		x, err := a.open(ctx, o)
 		if err != nil {
@@ -35,7 +36,7 @@ func (a *app) status() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		a.showStatus(s, runs)
+		a.showStatus(s, runs, o)
 		return nil
 	})
 	o.flags(c.Flags())
@@ -45,7 +46,7 @@ func (a *app) status() *cobra.Command {
 
 func statusJSON(s *ingest.Status) object {
 	o := object{{"shape", "status/1"}, {"root", s.Root}, {"index", s.Index}, {"private_index", s.Private},
-		{"schema", s.Schema}, {"index_bytes", s.IndexBytes}, {"watch", s.Watch}}
+		{"schema", s.Schema}, {"index_bytes", s.IndexBytes}}
 	o = append(o, countsJSON(s.Counts)...)
 	o = o.add("newest_run", s.Newest)
 	torn := make([]object, len(s.TornRuns))
@@ -58,16 +59,13 @@ func statusJSON(s *ingest.Status) object {
 // stamp writes a time as the trace format does.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-func (a *app) showStatus(s *ingest.Status, runs []string) {
-	t := table{}
-	t.row("", "root", s.Root)
-	index := fmt.Sprintf("%s (%s, schema %d)", s.Index, size(s.IndexBytes), s.Schema)
+func (a *app) showStatus(s *ingest.Status, runs []string, o rootOptions) {
+	t := table{width: plain.Explanation}
+	t.row("", "root", shown(s.Root))
+	index := fmt.Sprintf("%s (%s, schema %d)", shown(s.Index), size(s.IndexBytes), s.Schema)
 	t.row("", "index", index)
 	if s.Private {
 		t.row(yellow, "", "the usual place could not be used; this one serves only this process")
-	}
-	if s.Watch != "off" {
-		t.row("", "watch", s.Watch)
 	}
 	t.row("", "runs", number(s.Counts.Runs))
 	t.row("", "operations", number(s.Counts.Operations))
@@ -89,5 +87,5 @@ func (a *app) showStatus(s *ingest.Status, runs []string) {
 		}
 		a.show(&t)
 	}
-	a.showDamage(s.Damaged, s.DamagedRuns)
+	a.showDamage(s.Damaged, s.DamagedRuns, "settlewatch status --json"+o.repeat())
 }

@@ -72,7 +72,7 @@ func (a *app) templateList() *cobra.Command {
 	c := a.command(&cobra.Command{
 		Use:   "list [flags]",
 		Short: "list the templates that have a name",
-		Args:  cobra.NoArgs,
+		Args:  operands(0, 0),
 	}, func(context.Context, []string) error {
 		names, lib, err := o.templates()
 		if err != nil {
@@ -113,9 +113,9 @@ func (a *app) templateList() *cobra.Command {
 
 // templateFlags are the flags of commands that read templates and no runs.
 func (o *rootOptions) templateFlags(c *cobra.Command) {
-	o.dir = ".trace"
-	c.Flags().Var(&o.dir, "dir", "trace root, whose templates/ is searched first")
-	c.Flags().Var(&o.templatesDir, "templates-dir", "directory of your own templates (default: templates/ of the root)")
+	o.flags(c.Flags())
+	c.Flags().Lookup("dir").Usage = "trace root, whose templates/ is searched first"
+	c.Flags().Lookup("index").Usage = "taken as everywhere and ignored: templates are in no index"
 }
 
 func stageIDs(t *assemble.Template) []string {
@@ -134,7 +134,7 @@ func (a *app) templateShow() *cobra.Command {
 	c := a.command(&cobra.Command{
 		Use:   "show [flags] TEMPLATE",
 		Short: "show a template, by name or by the path of a file",
-		Args:  cobra.ExactArgs(1),
+		Args:  operands(1, 1),
 	}, func(_ context.Context, args []string) error {
 		if asJSON && asYAML {
 			return usage("give --json or --yaml, not both")
@@ -185,7 +185,7 @@ func templateJSON(r *assemble.Resolved) object {
 func (a *app) showTemplate(r *assemble.Resolved) {
 	from := string(r.Origin)
 	if r.Origin != assemble.OriginBuiltin {
-		from += ", " + plain.Clean(r.Path, plain.Detail)
+		from += ", " + plain.Quote(r.Path, plain.Detail)
 	}
 	a.say("%s, version %s (%s)", plain.Clean(r.Name, plain.Detail), version64(r.Version), from)
 	a.say("")
@@ -250,7 +250,7 @@ func (a *app) templateNew() *cobra.Command {
 		Long: `Copy a template into your templates directory under a new name, ready to be edited.
 An existing file is never overwritten. Naming it like a shipped template makes it win over
 that one.`,
-		Args: cobra.ExactArgs(1),
+		Args: operands(1, 1),
 	}, func(_ context.Context, args []string) error {
 		file, err := o.newTemplate(args[0], from)
 		if err != nil {
@@ -260,8 +260,8 @@ that one.`,
 			a.answer(object{{"shape", "template-new/1"}, {"name", args[0]}, {"from", from}, {"path", file}})
 			return nil
 		}
-		a.say("wrote %s", plain.Clean(file, plain.Detail))
-		a.say("edit it, then: settlewatch template show %s", args[0])
+		a.say("wrote %s", plain.Quote(file, plain.Detail))
+		a.say("edit it, then: settlewatch template show %s%s", args[0], oneLine(o.repeat()))
 		return nil
 	})
 	o.templateFlags(c)

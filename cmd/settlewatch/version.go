@@ -50,22 +50,26 @@ func (a *app) version() *cobra.Command {
 	c := a.command(&cobra.Command{
 		Use:   "version",
 		Short: "print the version of this program and of the trace format it reads",
-		Args:  cobra.NoArgs,
+		Args:  operands(0, 0),
 	}, func(context.Context, []string) error {
-		if asJSON {
-			o := object{{"shape", "version/1"}, {"version", version()}}
-			o = o.add("revision", revision())
-			a.answer(append(o, member{"go", runtime.Version()}, member{"platform", runtime.GOOS + "/" + runtime.GOARCH},
-				member{"trace_format", traceFormat}))
-			return nil
-		}
-		a.say("settlewatch %s", version())
-		if r := revision(); r != "" {
-			a.say("revision %s", r)
-		}
-		a.say("%s %s/%s, reads %s", runtime.Version(), runtime.GOOS, runtime.GOARCH, traceFormat)
-		return nil
+		return a.showVersion(asJSON)
 	})
 	jsonFlag(c.Flags(), &asJSON)
 	return c
+}
+
+func (a *app) showVersion(asJSON bool) error {
+	if asJSON {
+		o := object{{"shape", "version/1"}, {"version", version()}}
+		o = o.add("revision", revision())
+		a.answer(append(o, member{"go", runtime.Version()}, member{"platform", runtime.GOOS + "/" + runtime.GOARCH},
+			member{"trace_format", traceFormat}))
+		return nil
+	}
+	a.say("settlewatch %s", version())
+	if r := revision(); r != "" {
+		a.say("revision %s", r)
+	}
+	a.say("%s %s/%s, reads %s", runtime.Version(), runtime.GOOS, runtime.GOARCH, traceFormat)
+	return nil
 }
