@@ -213,11 +213,44 @@ func (w *linkWork) candidate(m store.Member) (payment.LinkPayment, error) {
 	return c, nil
 }
 
-// hash links answers across runs by one transaction hash.
-func (w *linkWork) hash(h string) error {
-	ops, err := w.tx.OperationsNaming(h)
+// hashLimit is how many operations may name one transaction for it to link
+// anything. No transaction settles more, and a hash written by thousands says
+// nothing about any of them.
+const hashLimit = 256
+
+// unlinkHash takes back what a hash linked before too many named it.
+func (w *linkWork) unlinkHash(h string) error {
+	links, err := w.tx.LinksByHash(h)
 	if err != nil {
 		return err
+	}
+	for _, l := range links {
+		k, err := w.a.need(w.tx, l.Op)
+		if errors.Is(err, errChanged) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if a := k.answer(l.N); a != nil && a.Transaction != h {
+			continue // another of its answers, by another hash
+		}
+		if err := w.tx.DropLink(l.Op, l.N); err != nil {
+			return err
+		}
+		w.refresh[l.Op], w.refresh[l.Other] = true, true
+	}
+	return nil
+}
+
+// hash links answers across runs by one transaction hash.
+func (w *linkWork) hash(h string) error {
+	ops, err := w.tx.OperationsNaming(h, hashLimit+1)
+	if err != nil {
+		return err
+	}
+	if len(ops) > hashLimit {
+		return w.unlinkHash(h)
 	}
 	var answers []payment.LinkAnswer
 	var payments []payment.LinkPayment

@@ -109,7 +109,7 @@ func (p *parser) scan(f *os.File, first batch, crc uint32, session string, limit
 		b := next
 		b.ops = make(map[string]*delta)
 		var err error
-		for err == nil && r.covered-b.from < batchBytes && len(b.order) < batchOperations {
+		for err == nil && r.covered-b.from < batchBytes && len(b.order)+len(b.strays) < batchOperations {
 			var line []byte
 			var offset int64
 			var tooLong bool

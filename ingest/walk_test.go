@@ -225,6 +225,29 @@ func TestLinksDoNotDependOnHowLinesArrive(t *testing.T) {
 	}
 }
 
+// A hash that very many operations name links none of them, in whatever order
+// they came.
+func TestAHashThatEverybodyNamesLinksNothing(t *testing.T) {
+	root, path := newRoot(t)
+	x := open(t, root)
+	r := rand.New(rand.NewPCG(3, 3))
+	for round := range 4 {
+		var b strings.Builder
+		for id := range hashLimit / 3 {
+			for _, l := range toolCall(r, id, round*1000+id) {
+				b.WriteString(strings.ReplaceAll(l, `"0xfeed`, `"0xsame`)[:strings.LastIndex(l, "\n")+1])
+			}
+		}
+		lines := strings.NewReplacer("0xsame00", "0xs", "0xsame01", "0xs", "0xsame02", "0xs", "0xsame03", "0xs", "0xsame04", "0xs", "0xsame05", "0xs").Replace(b.String())
+		appendTo(t, path(fmt.Sprintf("r%d.ndjson", round%2)), lines)
+		mustBeSound(t, x)
+	}
+	if err := os.Remove(path("r1.ndjson")); err != nil {
+		t.Fatal(err)
+	}
+	mustBeSound(t, x)
+}
+
 // The process a test kills: it indexes the root it is given for ever.
 func TestMain(m *testing.M) {
 	if root := os.Getenv("INGEST_TEST_INDEX"); root != "" {

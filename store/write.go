@@ -742,10 +742,10 @@ func (t *Tx) members(query string, args ...any) ([]Member, error) {
 }
 
 // OperationsNaming gives the operations (and strays) that a transaction hash
-// may link.
-func (t *Tx) OperationsNaming(hash string) ([]int64, error) {
+// may link, at most limit of them.
+func (t *Tx) OperationsNaming(hash string, limit int) ([]int64, error) {
 	var out []int64
-	err := t.sel(context.Background(), &out, "SELECT op_no FROM transactions WHERE hash = ? ORDER BY op_no", hash)
+	err := t.sel(context.Background(), &out, "SELECT op_no FROM transactions WHERE hash = ? ORDER BY op_no LIMIT ?", hash, limit)
 	return out, err
 }
 
@@ -791,6 +791,12 @@ func (t *Tx) links(query string, args ...any) ([]Link, error) {
 	var out []Link
 	err := t.sel(context.Background(), &out, query, args...)
 	return out, err
+}
+
+// LinksByHash gives the links across runs of the answers that name a hash.
+func (t *Tx) LinksByHash(hash string) ([]Link, error) {
+	return t.links(`SELECT l.op_no, l.n, l.other, l.m, l.at_key, l.by_tx FROM transactions t CROSS JOIN links l ON l.op_no = t.op_no
+		WHERE t.hash = ? AND l.by_tx`, hash)
 }
 
 // PutLink writes a link in place of any other of its answer.
