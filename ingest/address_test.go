@@ -232,3 +232,52 @@ func TestCookiesOfKilledProcessesAreSweptAndNamesAreUnique(t *testing.T) {
 		}
 	}
 }
+
+func TestNothingIsMadeWhereThereAreNoEvents(t *testing.T) {
+	root := t.TempDir()
+	x := open(t, root)
+	wantOperations(t, x)
+	left, err := os.ReadDir(root)
+	if err != nil || len(left) != 0 {
+		t.Errorf("%d entries were made (%v)", len(left), err)
+	}
+	if s, err := x.Status(context.Background()); err != nil || s.Private {
+		t.Errorf("status calls the index private (%v)", err)
+	}
+	if err := os.Mkdir(filepath.Join(root, "events"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	wantOperations(t, x)
+	if _, err := os.Stat(filepath.Join(root, "guard")); err != nil {
+		t.Errorf("the index did not move to its usual place: %v", err)
+	}
+}
+
+func TestAwaitClaimsNothingOfAnOperationItNeverSaw(t *testing.T) {
+	root, path := newRoot(t)
+	write(t, path("r.ndjson"), line("a", 1, "submitted"))
+	x := open(t, root)
+	a, err := x.Await(context.Background(), Ref{Run: "r", Operation: "mistyped"}, "", time.Millisecond)
+	if err != nil || a.Recorded || a.Settlement != "unknown" || !a.TimedOut {
+		t.Errorf("%+v (%v)", a, err)
+	}
+	a, err = x.Await(context.Background(), Ref{Run: "r", Operation: "a"}, "", time.Millisecond)
+	if err != nil || !a.Recorded || a.Completeness != "partial" || !a.TimedOut {
+		t.Errorf("%+v (%v)", a, err)
+	}
+	if _, err := x.Await(context.Background(), Ref{Run: "nope", Operation: "a"}, "", time.Millisecond); err == nil {
+		t.Error("an unknown run is waited for")
+	}
+}
+
+func TestAwaitReturnsWhenTheMoneyIsKnownAlthoughTheReceiptStaysPartial(t *testing.T) {
+	root, path := newRoot(t)
+	failed := strings.Replace(line("a", 2, "responded"), "x402.payment.responded", "x402.settle.failed", 1)
+	failed = strings.Replace(failed, `"x402_version":2,`, `"x402_version":2,"settle":{"success":false,"network":"eip155:8453","error_reason":"insufficient_funds"},`, 1)
+	write(t, path("r.ndjson"), line("a", 1, "submitted")+failed)
+	x := open(t, root)
+	a, err := x.Await(context.Background(), Ref{Run: "r", Operation: "a"}, "", time.Hour)
+	if err != nil || a.Settlement != "failed" || a.TimedOut {
+		t.Errorf("%+v (%v)", a, err)
+	}
+}

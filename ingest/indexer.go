@@ -32,11 +32,12 @@ type Indexer struct {
 	now       func() time.Time
 	log       *slog.Logger
 
-	mu         sync.Mutex // guards the handle and what follows
-	eventsReal string     // real path of events, once it was there
-	ix         *store.Index
-	privateAt  time.Time
-	private    string // directory of a private index, "" while the usual place serves
+	mu          sync.Mutex // guards the handle and what follows
+	eventsReal  string     // real path of events, once it was there
+	ix          *store.Index
+	privateAt   time.Time
+	provisional bool   // a private one serves because there are no events yet
+	private     string // directory of a private index, "" while the usual place serves
 
 	// One pass over the run files at a time. A caller takes a ticket first;
 	// a pass serves every ticket given out before it began.
@@ -152,14 +153,27 @@ func (x *Indexer) dropHandle() error {
 func (x *Indexer) handle(ctx context.Context) (*store.Index, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.provisional {
+		if _, err := os.Stat(x.events); err == nil {
+			_ = x.dropHandle() // the events are there now
+		}
+	}
 	if x.ix != nil && !x.ix.Moved() {
 		return x.ix, nil
 	}
 	if err := x.dropHandle(); err != nil {
 		x.log.Debug("close the index", "error", err)
 	}
-	ix, err := x.openUsual(ctx)
-	if err != nil && ctx.Err() == nil {
+	var ix *store.Index
+	_, err := os.Stat(x.events)
+	x.provisional = errors.Is(err, fs.ErrNotExist)
+	if x.provisional {
+		// Nothing is made in a directory that may not be a trace root at all.
+		ix, err = x.openPrivate(ctx)
+	} else {
+		ix, err = x.openUsual(ctx)
+	}
+	if err != nil && ctx.Err() == nil && !x.provisional {
 		// A root on a read-only disk, a full one, an index held by a stranger:
 		// the files are the truth, so a private index answers the same.
 		x.log.Warn("the index at its usual place cannot be used; a private one serves", "index", x.path, "error", err)
@@ -233,8 +247,11 @@ func (x *Indexer) lock(ctx context.Context) (unlock func(), waited bool, err err
 		defer cancel()
 		ok, err = l.TryLockContext(ctx, 20*time.Millisecond)
 	}
-	if err != nil || !ok {
-		return nil, waited, fmt.Errorf("%w: waiting for %s.lock: %w", store.ErrBusy, filepath.Base(x.path), err)
+	switch {
+	case err != nil && !errors.Is(err, context.DeadlineExceeded):
+		return nil, waited, fmt.Errorf("lock the index: %w", err)
+	case !ok:
+		return nil, waited, fmt.Errorf("%w: another process has held %s.lock for a minute", store.ErrBusy, filepath.Base(x.path))
 	}
 	return func() { _ = l.Unlock() }, waited, nil
 }
@@ -356,7 +373,7 @@ const privateFor = time.Minute
 func (x *Indexer) comeBack(ctx context.Context) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.private == "" || x.now().Sub(x.privateAt) < privateFor {
+	if x.private == "" || x.provisional || x.now().Sub(x.privateAt) < privateFor {
 		return
 	}
 	x.privateAt = x.now()

@@ -469,12 +469,9 @@ func (l *lister) rows(page *Page, steps []step) error {
 		}
 		verdict := l.verdicts[d.Class]
 		row := Row{Ref: ref(d.RunKey, d.Key), Template: l.template.Name, Completeness: completeness(verdict.Full), MissingStages: verdict.Missing,
-			LastEventAt: string(event.TimeFromKey(nil, d.Last)), Counterparty: payment.Display(text(d.Payee)), Amount: text(d.Amount), Asset: text(d.Asset),
+			LastEventAt: string(event.TimeFromKey(nil, d.Last)), Counterparty: counterparty(d), Amount: text(d.Amount), Asset: text(d.Asset),
 			Settlement: settlementAt(d, l.now), Linked: linked(d), Blind: text(d.Blind),
 			cursor: st.at.encode()}
-		if row.Counterparty == "" {
-			row.Counterparty = payment.Display(text(d.Host))
-		}
 		if verdict.Fault {
 			spans, _ := store.Spans(d.Spans)
 			for _, s := range spans {

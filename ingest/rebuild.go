@@ -138,6 +138,9 @@ func (x *Indexer) Fsck(ctx context.Context, report func(Progress)) (*FsckReport,
 			break
 		}
 	}
+	x.mu.Lock()
+	out.Private = x.private != "" && !x.provisional
+	x.mu.Unlock()
 	return out, x.ask(ctx, func(v *store.View) (err error) {
 		_, out.Damaged, err = x.damage(v, 0, 0)
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/settlewatch/settlewatch/assemble"
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
+	"github.com/settlewatch/settlewatch/guard/payment"
 	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/store"
 )
@@ -24,6 +25,14 @@ func text(s *string) string {
 		return ""
 	}
 	return *s
+}
+
+// counterparty is who was paid as people see it: the payee, else the host.
+func counterparty(d *store.Detail) string {
+	if d.Payee != nil {
+		return payment.Display(*d.Payee)
+	}
+	return payment.Display(text(d.Host))
 }
 
 func runID(key []byte) string { return string(jsjson.FromSortKey(nil, key)) }
@@ -89,7 +98,7 @@ func runByID(v *store.View, id string) (*store.Run, error) {
 }
 
 func runNotFound(name string) error {
-	return errcode.New(errcode.RunNotFound, "list the runs with `settlewatch status`, or use \"latest\"", "there is no run %q", name)
+	return errcode.New(errcode.RunNotFound, "list operations of every run, or the runs with `settlewatch status --runs`", "there is no run %q", name)
 }
 
 // Receipt assembles one operation's receipt from its own lines. The run is
@@ -153,7 +162,8 @@ func (x *Indexer) receipt(d *store.Detail, template *assemble.Resolved) (*Receip
 	}
 	return &Receipt{Receipt: assembled, Ref: ref(d.RunKey, d.Key), Template: template,
 		Damaged:    d.RunFaults > 0 || x.tornIsDamage(d.RunTorn, d.RunMtimeNs),
-		Settlement: settlementAt(d, x.now().UnixMilli()), Linked: linked(d), Blind: text(d.Blind)}, nil
+		Settlement: settlementAt(d, x.now().UnixMilli()), Linked: linked(d), Blind: text(d.Blind),
+		Counterparty: counterparty(d), Amount: text(d.Amount), Asset: text(d.Asset), Resource: text(d.Resource)}, nil
 }
 
 // Resolve completes an operation id given as a unique prefix within a run
@@ -200,7 +210,8 @@ func (x *Indexer) Resolve(ctx context.Context, r Ref) (Ref, error) {
 	return out, err
 }
 
-// Await waits until an operation is full or the time is over. An operation of
+// Await waits until nothing more can be learnt of an operation (it is full, or
+// its money is settled or refused) or the time is over. An operation of
 // a known run that has not appeared yet is waited for.
 func (x *Indexer) Await(ctx context.Context, r Ref, templateRef string, wait time.Duration) (*Await, error) {
 	timed, cancel := context.WithTimeout(ctx, wait)
@@ -210,13 +221,13 @@ func (x *Indexer) Await(ctx context.Context, r Ref, templateRef string, wait tim
 		if w := x.watcher.Load(); w != nil {
 			happened = w.happened()
 		}
-		a := &Await{Ref: r, Completeness: "partial", Settlement: "none"}
+		a := &Await{Ref: r, Completeness: "partial", Settlement: payment.WordUnknown}
 		receipt, err := x.Receipt(ctx, r, templateRef)
 		switch {
 		case err == nil:
-			a.Ref, a.Template, a.Settlement = receipt.Ref, receipt.Template.Name, receipt.Settlement
-			if receipt.Full() {
-				a.Completeness = "full"
+			a.Ref, a.Recorded, a.Template, a.Settlement = receipt.Ref, true, receipt.Template.Name, receipt.Settlement
+			a.Completeness = completeness(receipt.Full())
+			if receipt.Full() || a.Settlement == payment.WordSettled || a.Settlement == payment.WordFailed {
 				return a, nil
 			}
 		case errcode.Of(err).Code == errcode.OperationNotFound && (r.Operation != "" || r.Null):

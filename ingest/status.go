@@ -119,7 +119,7 @@ func (x *Indexer) Status(ctx context.Context) (*Status, error) {
 	}
 	x.mu.Lock()
 	if x.ix != nil {
-		s.Index, s.IndexBytes, s.Private = x.ix.Path(), x.ix.Bytes(), x.private != ""
+		s.Index, s.IndexBytes, s.Private = x.ix.Path(), x.ix.Bytes(), x.private != "" && !x.provisional
 	}
 	x.mu.Unlock()
 	return s, nil

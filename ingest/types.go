@@ -93,6 +93,8 @@ type Receipt struct {
 	Settlement string
 	Linked     *Ref
 	Blind      string
+
+	Counterparty, Amount, Asset, Resource string // as in a Row; "" unknown
 }
 
 // Progress is told while a long pass runs; Bytes of Total have been read.
@@ -129,7 +131,8 @@ type Torn struct {
 
 // FsckReport is the outcome of comparing the live index with a fresh one.
 type FsckReport struct {
-	Damaged     int // runs with damage; the index may be sound all the same
+	Damaged     int  // runs with damage; the index may be sound all the same
+	Private     bool // no index is kept at the usual place: a private one was compared
 	Counts      Counts
 	Differences []string // empty: equal, row by row
 }
@@ -137,6 +140,7 @@ type FsckReport struct {
 // Await is what await_operation answers.
 type Await struct {
 	Ref
+	Recorded     bool // an event of the operation is on record; else Settlement is "unknown"
 	Template     string
 	Completeness string
 	Settlement   string

@@ -480,6 +480,7 @@ type Detail struct {
 	CRC          uint32  `db:"crc"`
 	Payee        *string `db:"payee"`
 	Host         *string `db:"host"`
+	Resource     *string `db:"resource"`
 	Asset        *string `db:"asset"`
 	Amount       *string `db:"amount"`
 	PendingUntil int64   `db:"pending_until"`
@@ -493,7 +494,7 @@ type Detail struct {
 
 const detailColumns = `o.op_no, o.run_no, r.epoch, r.file, r.run_key, r.faults AS run_faults, o.op_key, o.class, c.shape, c.settlement, o.last_key, o.events, o.spans, o.crc,
 	(SELECT word FROM words WHERE word_no = o.payee) AS payee, (SELECT word FROM words WHERE word_no = o.host) AS host,
-	(SELECT word FROM words WHERE word_no = o.asset) AS asset, o.amount, o.pending_until, o.blind, coalesce(lr.run_key, sr.run_key) AS link_run,
+	(SELECT word FROM words WHERE word_no = o.resource) AS resource, (SELECT word FROM words WHERE word_no = o.asset) AS asset, o.amount, o.pending_until, o.blind, coalesce(lr.run_key, sr.run_key) AS link_run,
 	lo.op_key AS link_op, sr.run_key IS NOT NULL AS link_stray, r.torn, r.mtime_ns`
 
 const detailJoins = ` JOIN runs r ON r.run_no = o.run_no JOIN classes c ON c.class_no = o.class
