@@ -110,7 +110,7 @@ func (s *schema) check(raw []byte) (arguments, error) {
 		return arguments{}, err
 	}
 	if err := s.compiled.Validate(value); err != nil {
-		return arguments{}, s.explain(err)
+		return arguments{}, s.explain(err, root)
 	}
 	return arguments{root}, nil
 }
@@ -184,7 +184,7 @@ func memberName(name string) string { return plain.Quote(name, 64) }
 
 // explain words the first thing the schema library found. It reports in map
 // order; the order here is fixed so that the same call has the same answer.
-func (s *schema) explain(err error) error {
+func (s *schema) explain(err error, root jsjson.Node) error {
 	var top *jsonschema.ValidationError
 	if !errors.As(err, &top) {
 		return s.wrong("the arguments do not fit")
@@ -221,7 +221,7 @@ func (s *schema) explain(err error) error {
 	case *kind.Required:
 		return s.wrong("%s is missing", within(at, memberName(k.Missing[0])))
 	case *kind.Type:
-		return s.member(leaf, "%s must be %s, not %s", at, strings.Join(typeNames(k.Want), " or "), typeName(k.Got))
+		return s.mistyped(leaf, k, at, root)
 	case *kind.Enum:
 		return s.member(leaf, "%s is none of the values it can have", at)
 	case *kind.MinLength:
@@ -264,16 +264,59 @@ func within(at, name string) string {
 
 // member is an E_INPUT whose hint says what the member at fault takes.
 func (s *schema) member(leaf *jsonschema.ValidationError, format string, args ...any) error {
+	if p := s.at(leaf); p != nil {
+		return errcode.New(errcode.Input, takes(p), format, args...)
+	}
+	return s.wrong(format, args...)
+}
+
+// at is the schema of the member at fault, nil when it is none of a member.
+func (s *schema) at(leaf *jsonschema.ValidationError) *jsonschema.Schema {
 	if len(leaf.InstanceLocation) == 0 {
-		return s.wrong(format, args...)
+		return nil
 	}
 	p := s.compiled
 	for _, name := range leaf.InstanceLocation {
 		if p = p.Properties[name]; p == nil {
-			return s.wrong(format, args...)
+			return nil
 		}
 	}
-	return errcode.New(errcode.Input, takes(p), format, args...)
+	return p
+}
+
+// mistyped words a value of another type than the member takes. Run ids look
+// like numbers, and a number that JSON gave no quotes is shown with them.
+func (s *schema) mistyped(leaf *jsonschema.ValidationError, k *kind.Type, at string, root jsjson.Node) error {
+	value := root
+	for _, name := range leaf.InstanceLocation {
+		value = value.Get(name)
+	}
+	const format = "%s must be %s, not %s"
+	want := strings.Join(typeNames(k.Want), " or ")
+	if p := s.at(leaf); p != nil && p.Enum == nil && slices.Contains(k.Want, "string") && value.Kind() == jsjson.Number {
+		if raw := value.Raw(); len(raw) <= shortText && len(bytes.Trim(raw, "0123456789")) == 0 {
+			return errcode.New(errcode.Input, fmt.Sprintf("put it in quotes: \"%s\"", raw), format, at, want, given(value, k))
+		}
+	}
+	return s.member(leaf, format, at, want, given(value, k))
+}
+
+// given says what stands where another type is due.
+func given(value jsjson.Node, k *kind.Type) string {
+	switch value.Kind() {
+	case jsjson.Bool:
+		return strconv.FormatBool(value.Bool())
+	case jsjson.Number:
+		number := plain.Clean(string(value.Raw()), shortText)
+		if slices.Contains(k.Want, "integer") || slices.Contains(k.Want, "number") {
+			return number
+		}
+		return "the number " + number
+	case jsjson.String:
+		return "the text " + plain.Quote(string(value.Text()), shortText)
+	default:
+		return typeName(k.Got)
+	}
 }
 
 // takes says in words what values a schema allows.

@@ -21,45 +21,47 @@ func PageDocument(page *ingest.Page) []byte { return appendPage(nil, page, 0) }
 // prints too, uncut.
 func ExplainDocument(r *ingest.Receipt) []byte { return appendExplain(nil, r, Explanation(r)) }
 
-// Explanation is what explain says: the receipt in words, then what the index
-// knows beyond the receipt (trace contract, sections 12.8 and 12.9).
-func Explanation(r *ingest.Receipt) string { return receiptWords(r) + beyondReceipt(r) }
+// Explanation is what explain says: what the index concludes from all runs (trace
+// contract, sections 12.8 and 12.9), then the receipt in words.
+func Explanation(r *ingest.Receipt) string { return conclusion(r) + receiptWords(r) }
 
 // receiptWords follows from the receipt alone (guard contract, section 9).
 func receiptWords(r *ingest.Receipt) string {
 	return strings.TrimRight(assemble.Explain(r.Receipt), "\n")
 }
 
-// beyondReceipt begins by saying where it comes from: the words before it may
-// rightly say that no answer is on record, in the receipt.
-func beyondReceipt(r *ingest.Receipt) string {
-	lines := []string{settlementWords(r.Settlement)}
+// conclusion is one line on the money, and what the words after it are worth
+// beside it: they may rightly say that no answer is on record, in the receipt.
+func conclusion(r *ingest.Receipt) string {
+	line := "Conclusion: " + settlementWords(r.Settlement)
 	if r.Linked != nil {
-		lines = append(lines, linkWords(r))
+		line += " " + linkWords(r)
 	}
 	if r.Blind != "" {
-		lines = append(lines, blindWords(r.Blind))
+		line += " " + blindWords(r.Blind)
 	}
+	line += "\nThat is judged from all runs together and holds wherever the receipt alone leaves more open.\n"
 	if r.Damaged {
-		lines = append(lines, "The run is damaged: it has lines that cannot be read, or an end that was never completed. The receipt is made of the sound lines; an event may be missing.")
+		line += "The run is damaged: it has lines that cannot be read, or an end that was never completed. Both are made of the sound lines; an event may be missing.\n"
 	}
-	return "\n\nBeyond this receipt, from the index of all runs:\n- " + strings.Join(lines, "\n- ")
+	return line + "\nFrom this receipt alone:\n"
 }
 
 // settlementWords says the settlement state (guard contract, "Settlement
-// states").
+// states"), as the conclusion.
 func settlementWords(state string) string {
 	switch state {
 	case payment.WordSettled:
-		return "The money is settled: a successful settlement was seen."
+		return "the money is settled: a successful settlement is on record."
 	case payment.WordFailed:
-		return "The payment failed: a definite refusal was seen, and no sign that money moved."
+		return "the payment failed: a definite refusal is on record, and nothing on record says that money moved."
 	case payment.WordPending:
-		return "The payment is pending: money may have moved, and the other side still has time to answer."
+		return "the payment is pending: money may have moved, and the other side still has time to answer. Pending is not failed."
 	case payment.WordNone:
-		return "No payment is on record in this operation."
+		// Not more than that: an answer may stand here whose payment does not.
+		return "nothing was paid in this operation, as far as it is recorded: it holds no payment."
 	default:
-		return "The state of the money is unknown: it may have moved, and nothing on record says for certain. Unknown is not failed."
+		return "the state of the money is unknown: it may have moved, and nothing on record says for certain. Unknown is not failed."
 	}
 }
 
@@ -316,20 +318,22 @@ func appendRow(dst []byte, row *ingest.Row, longest int) []byte {
 
 // appendReceipt writes run_id and then the receipt's own members, in the order
 // and with the spellings of the contract (trace contract, sections 6 and 12.1).
+// What is not the receipt's follows; only events_omitted stands behind it.
 func appendReceipt(dst []byte, r *ingest.Receipt, withEvents bool) []byte {
 	o := object{dst: dst}
 	o.text("run_id", r.Run)
 	o.dst = append(o.dst, ',')
 	o.dst = r.AppendMembers(o.dst, assemble.MemberOptions{OmitEvents: !withEvents})
-	if r.Damaged {
-		omitted := ""
-		if i := bytes.LastIndex(o.dst, []byte(`,"events_omitted":`)); !withEvents && i >= 0 {
-			omitted = string(o.dst[i:])
-			o.dst = o.dst[:i]
-		}
-		o.flag("damaged", true)
-		o.dst = append(o.dst, omitted...) // it stands last
+	omitted := ""
+	if i := bytes.LastIndex(o.dst, []byte(`,"events_omitted":`)); !withEvents && i >= 0 {
+		omitted = string(o.dst[i:])
+		o.dst = o.dst[:i]
 	}
+	o.text("settlement", r.Settlement)
+	if r.Damaged {
+		o.flag("damaged", true)
+	}
+	o.dst = append(o.dst, omitted...)
 	return o.close()
 }
 
@@ -338,6 +342,7 @@ func appendExplain(dst []byte, r *ingest.Receipt, text string) []byte {
 	o.operation(r.Ref, whole)
 	o.text("template", r.Template.Name)
 	o.text("completeness", r.Completeness())
+	o.text("settlement", r.Settlement)
 	o.text("explanation", text)
 	return o.close()
 }
@@ -345,6 +350,7 @@ func appendExplain(dst []byte, r *ingest.Receipt, text string) []byte {
 func appendAwait(dst []byte, a *ingest.Await) []byte {
 	o := object{dst: dst}
 	o.operation(a.Ref, whole)
+	o.flag("recorded", a.Recorded)
 	o.text("template", a.Template)
 	o.text("completeness", a.Completeness)
 	o.text("settlement", a.Settlement)

@@ -116,7 +116,9 @@ func TestRecordedRunsAreServedWhole(t *testing.T) {
 				} else {
 					o := object{}
 					o.text("run_id", run)
-					o.dst = append(append(o.dst, ','), receipt.Append(nil, 0, 0)[1:]...)
+					o.dst = append(append(o.dst, ','), bytes.Trim(receipt.Append(nil, 0, 0), "{}")...)
+					o.text("settlement", row["settlement"].(string))
+					o.dst = o.close()
 					if diff := cmp.Diff(asSent(o.dst), string(got.Structured)); diff != "" {
 						t.Errorf("%s: %s", op, diff)
 					}
@@ -131,12 +133,13 @@ func TestRecordedRunsAreServedWhole(t *testing.T) {
 				if file := string(receipt.Append(nil, 2, 0)) + "\n"; file != resource.Contents[0].Text {
 					t.Errorf("%s: the resource is %s", op, cmp.Diff(file, resource.Contents[0].Text))
 				}
-				if got, isError = ask(t, x, "explain", v.arguments("")); isError {
+				got, isError = ask(t, x, "explain", v.arguments(""))
+				if isError || !strings.HasPrefix(got.Content[0].Text, "Conclusion: ") || !bytes.Contains(got.Structured, []byte(`"settlement":"`+row["settlement"].(string)+`"`)) {
 					t.Errorf("%s: %s", op, got.Content[0].Text)
 				}
 				got, isError = ask(t, x, "await_operation", v.arguments(`,"wait_seconds":0`))
-				full := row["completeness"] == "full"
-				if isError || bytes.Contains(got.Structured, []byte(`"timed_out":true`)) == full {
+				known := row["completeness"] == "full" || row["settlement"] == "settled" || row["settlement"] == "failed"
+				if isError || bytes.Contains(got.Structured, []byte(`"timed_out":true`)) == known || !bytes.Contains(got.Structured, []byte(`"recorded":true`)) {
 					t.Errorf("%s: %s %+v", op, got.Structured, got.Content)
 				}
 			}
@@ -296,8 +299,9 @@ func TestAnAnswerOutsideAnyOperationIsShownWithItsPayment(t *testing.T) {
 	}
 	got, _ = ask(t, x, "explain", `{"run_id":"r","operation_id":"o"}`)
 	for _, want := range []string{
-		`no answer about its settlement is on record`, `Beyond this receipt, from the index of all runs:\n- The money is settled`,
-		`outside any operation, in run \"r\", belongs to the payment of this operation. It reports a settlement.`,
+		`"explanation":"Conclusion: the money is settled: a successful settlement is on record. An answer that was recorded elsewhere, ` +
+			`outside any operation, in run \"r\", belongs to the payment of this operation. It reports a settlement.\n`,
+		`\n\nFrom this receipt alone:\nOperation \"o\" `, `no answer about its settlement is on record`,
 	} {
 		if !bytes.Contains(got.Structured, []byte(want)) {
 			t.Errorf("the explanation lacks %q: %s", want, got.Structured)
@@ -355,6 +359,9 @@ func TestRefusalsOfTheRealIndexAreWorded(t *testing.T) {
 		got, isError := ask(t, x, "get_receipt", arguments)
 		if !isError || !strings.HasPrefix(got.Content[0].Text, want) || !strings.Contains(got.Content[0].Text, ". try: ") {
 			t.Errorf("%s: %s", arguments, got.Content[0].Text)
+		}
+		if _, hint, _ := strings.Cut(got.Content[0].Text, ". try: "); strings.Contains(hint, "latest") {
+			t.Errorf("%s: the hint leads back: %s", arguments, hint)
 		}
 		if strings.Contains(got.Content[0].Text, root) {
 			t.Errorf("%s: the refusal shows a path: %s", arguments, got.Content[0].Text)

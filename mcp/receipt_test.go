@@ -126,7 +126,7 @@ func TestAReceiptHasItsMembersInContractOrderAfterTheRun(t *testing.T) {
 			}
 			head := object{}
 			head.text("run_id", v.receipt.Run)
-			want := string(head.dst) + "," + compact.String()[1:]
+			want := string(head.dst) + "," + strings.TrimSuffix(compact.String()[1:], "}") + `,"settlement":"unknown"}`
 			got, isError := ask(t, traces, "get_receipt", v.arguments(""))
 			if isError {
 				t.Errorf("a receipt of %d bytes: %s", len(want), got.Content[0].Text)
@@ -141,6 +141,7 @@ func TestAReceiptHasItsMembersInContractOrderAfterTheRun(t *testing.T) {
 			}
 			got, _ = ask(t, traces, "get_receipt", v.arguments(`,"events":false`))
 			without := object{dst: []byte(want[:indexOfEvents(t, want)]), inner: true}
+			without.text("settlement", "unknown")
 			without.number("events_omitted", int64(len(all.Events)))
 			if diff := cmp.Diff(asSent(without.close()), string(got.Structured)); diff != "" {
 				t.Error(diff)
@@ -149,8 +150,7 @@ func TestAReceiptHasItsMembersInContractOrderAfterTheRun(t *testing.T) {
 	}
 }
 
-// indexOfEvents is where the member events begins in a document whose last
-// member it is.
+// indexOfEvents is where the member events of a document begins.
 func indexOfEvents(t *testing.T, doc string) int {
 	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(doc))
@@ -232,14 +232,14 @@ func TestADamagedRunIsSaidAfterTheReceiptsMembers(t *testing.T) {
 	v := one(t, open)
 	v.receipt.Damaged = true
 	got, _ := ask(t, v.traces(), "get_receipt", v.arguments(""))
-	if !bytes.HasSuffix(got.Structured, []byte(`],"damaged":true}`)) {
+	if !bytes.HasSuffix(got.Structured, []byte(`],"settlement":"unknown","damaged":true}`)) {
 		t.Errorf("the answer ends in %s", got.Structured[len(got.Structured)-80:])
 	}
 	if !strings.Contains(got.Content[0].Text, "damaged") {
 		t.Errorf("the text is %q", got.Content[0].Text)
 	}
 	got, _ = ask(t, v.traces(), "get_receipt", v.arguments(`,"events":false`))
-	if !bytes.Contains(got.Structured, []byte(`],"damaged":true,"events_omitted":`)) {
+	if !bytes.Contains(got.Structured, []byte(`],"settlement":"unknown","damaged":true,"events_omitted":`)) {
 		t.Errorf("the answer is %s", got.Structured)
 	}
 	got, _ = ask(t, v.traces(), "explain", v.arguments(""))
@@ -305,12 +305,12 @@ func TestAReceiptThatIsTooLargeIsRefusedWithWaysOut(t *testing.T) {
 	if isError {
 		t.Errorf("the answer is %+v", got.Content)
 	}
-	if text := Explanation(v.receipt); !strings.Contains(string(got.Structured), beyondMark) {
-		t.Errorf("of an explanation of %d bytes the end is gone: %s", len(text), got.Structured)
+	if !strings.HasPrefix(got.Content[0].Text, "Conclusion: ") {
+		t.Errorf("the conclusion is gone: %s", got.Structured)
 	}
 }
 
-func TestAnExplanationThatIsCutKeepsWhatTheIndexAdds(t *testing.T) {
+func TestAnExplanationThatIsCutKeepsTheConclusion(t *testing.T) {
 	v := one(t, open)
 	// The words of a receipt are bounded, but what is sent of them may be six
 	// times as long.
@@ -345,13 +345,19 @@ func TestAnExplanationThatIsCutKeepsWhatTheIndexAdds(t *testing.T) {
 	if err := json.Unmarshal(got.Structured, &answer); err != nil || isError {
 		t.Fatal(err, got.Content)
 	}
-	const cut = "\nThe rest was cut. `settlewatch explain --template escrow-arc -- r -o`, with the server's own --dir, prints the whole.\n\n" + beyondMark
-	if !strings.Contains(answer.Explanation, cut) || !strings.HasSuffix(answer.Explanation, "says nothing about the money.") {
+	const cut = "\nThe rest was cut. `settlewatch explain --template escrow-arc -- r -o`, with the server's own --dir, prints the whole."
+	head := conclusion(v.receipt)
+	if !strings.HasPrefix(answer.Explanation, head) || !strings.Contains(head, "says nothing about the money.\n") || !strings.HasSuffix(answer.Explanation, cut) {
 		t.Errorf("the explanation is %s", answer.Explanation)
 	}
+	words := strings.TrimSuffix(strings.TrimPrefix(answer.Explanation, head), cut)
+	if whole := receiptWords(v.receipt); words == "" || !strings.HasPrefix(whole, words+"\n") {
+		t.Errorf("what is left was not cut at the end of a line: %s", words)
+	}
+	if answer.Explanation != got.Content[0].Text {
+		t.Errorf("the text is another: %s", got.Content[0].Text)
+	}
 }
-
-const beyondMark = "Beyond this receipt, from the index of all runs:"
 
 func fullOfEvidence(t *testing.T, template *assemble.Template) *assemble.Receipt {
 	t.Helper()
@@ -386,13 +392,13 @@ func TestAnExplanationSaysWhatTheIndexKnows(t *testing.T) {
 	deep := strings.Replace(paid, `"role"`, `"payload":`+strings.Repeat("[", 2990)+strings.Repeat("]", 2990)+`,"role"`, 1)
 	half := &ingest.Ref{Run: "r2", Operation: "half\u202e"}
 	const (
-		settled   = "- The money is settled: a successful settlement was seen."
-		failed    = "- The payment failed: a definite refusal was seen, and no sign that money moved."
-		unknown   = "- The state of the money is unknown: it may have moved, and nothing on record says for certain. Unknown is not failed."
-		pending   = "- The payment is pending: money may have moved, and the other side still has time to answer."
-		none      = "- No payment is on record in this operation."
-		elsewhere = "- An answer that was recorded elsewhere, as operation \"half\" of run \"r2\", belongs to "
-		blind     = "- This operation is blind: %s. That no answer is seen says nothing about the money."
+		settled   = "the money is settled: a successful settlement is on record."
+		failed    = "the payment failed: a definite refusal is on record, and nothing on record says that money moved."
+		unknown   = "the state of the money is unknown: it may have moved, and nothing on record says for certain. Unknown is not failed."
+		pending   = "the payment is pending: money may have moved, and the other side still has time to answer. Pending is not failed."
+		none      = "nothing was paid in this operation, as far as it is recorded: it holds no payment."
+		elsewhere = "An answer that was recorded elsewhere, as operation \"half\" of run \"r2\", belongs to "
+		blind     = "This operation is blind: %s. That no answer is seen says nothing about the money."
 	)
 	for name, test := range map[string]struct {
 		lines      string
@@ -410,15 +416,15 @@ func TestAnExplanationSaysWhatTheIndexKnows(t *testing.T) {
 		"a failure elsewhere that proves nothing":  {paid, "unknown", half, "", []string{unknown, elsewhere + "the payment of this operation. It reports a failure, or nothing that can be relied on; neither proves that no money moved."}},
 		"one answer elsewhere for two payments":    {paid + again, "unknown", half, "", []string{unknown, elsewhere + "one of the payments of this operation. It reports a settlement or a failure, and leaves it open whether each of them was settled."}},
 		"an answer in no operation": {paid, "settled", &ingest.Ref{Run: "r\n2", Unassigned: true}, "",
-			[]string{settled, `- An answer that was recorded elsewhere, outside any operation, in run "r 2", belongs to the payment of this operation. It reports a settlement.`}},
+			[]string{settled, `An answer that was recorded elsewhere, outside any operation, in run "r 2", belongs to the payment of this operation. It reports a settlement.`}},
 		"an answer in the operation without an id": {paid, "settled", &ingest.Ref{Run: "r", Null: true}, "",
-			[]string{settled, `- An answer that was recorded elsewhere, as the operation without an id of run "r", belongs to the payment of this operation. It reports a settlement.`}},
+			[]string{settled, `An answer that was recorded elsewhere, as the operation without an id of run "r", belongs to the payment of this operation. It reports a settlement.`}},
 		"the answer's half, a settlement": {answered, "settled", half, "",
-			[]string{settled, `- The payment that the answer in this operation belongs to was recorded elsewhere, as operation "half" of run "r2". The answer reports a settlement.`}},
+			[]string{settled, `The payment that the answer in this operation belongs to was recorded elsewhere, as operation "half" of run "r2". The answer reports a settlement.`}},
 		"the answer's half, a failure": {answered, "none", half, "",
-			[]string{none, `- The payment that the answer in this operation belongs to was recorded elsewhere, as operation "half" of run "r2". The answer reports a failure.`}},
+			[]string{none, `The payment that the answer in this operation belongs to was recorded elsewhere, as operation "half" of run "r2". The answer reports a failure.`}},
 		"the answer's half, unclear": {answered, "unknown", half, "",
-			[]string{unknown, `- The payment that the answer in this operation belongs to was recorded elsewhere, as operation "half" of run "r2". The answer does not say for certain whether it was settled.`}},
+			[]string{unknown, `The payment that the answer in this operation belongs to was recorded elsewhere, as operation "half" of run "r2". The answer does not say for certain whether it was settled.`}},
 		"blind by version":         {paid, "unknown", nil, "version_1", []string{unknown, fmt.Sprintf(blind, "a version 1 seller's answer is never recorded by this client")}},
 		"blind by network":         {paid, "unknown", nil, "solana", []string{unknown, fmt.Sprintf(blind, "this client records an answer on Solana without the operation it belongs to")}},
 		"blind for want of a hook": {paid, "unknown", nil, "no_response_hook", []string{unknown, fmt.Sprintf(blind, "this client had no hook for answers, so none was ever recorded")}},
@@ -432,7 +438,9 @@ func TestAnExplanationSaysWhatTheIndexKnows(t *testing.T) {
 			}
 			v.receipt.Receipt, v.receipt.Ref = run.Receipts[0], ingest.Ref{Run: "r", Operation: "o"}
 			v.receipt.Settlement, v.receipt.Linked, v.receipt.Blind = test.settlement, test.linked, test.blind
-			want := strings.TrimRight(assemble.Explain(v.receipt.Receipt), "\n") + "\n\n" + beyondMark + "\n" + strings.Join(test.want, "\n")
+			want := "Conclusion: " + strings.Join(test.want, " ") + "\n" +
+				"That is judged from all runs together and holds wherever the receipt alone leaves more open.\n\n" +
+				"From this receipt alone:\n" + strings.TrimRight(assemble.Explain(v.receipt.Receipt), "\n")
 			if diff := cmp.Diff(want, Explanation(v.receipt)); diff != "" {
 				t.Error(diff)
 			}
@@ -448,25 +456,115 @@ func TestAnExplanationIsTheSameOnTheCommandLine(t *testing.T) {
 	if err := json.Unmarshal(got.Structured, &answer); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"run_id": "1777885300000", "operation_id": "op-open", "template": "x402-buyer", "completeness": "partial", "explanation": Explanation(v.receipt)}
+	want := map[string]string{"run_id": "1777885300000", "operation_id": "op-open", "template": "x402-buyer", "completeness": "partial", "settlement": "unknown", "explanation": Explanation(v.receipt)}
 	if diff := cmp.Diff(want, answer); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(string(ExplainDocument(v.receipt)), string(got.Structured)); diff != "" {
 		t.Errorf("what the command line prints:\n%s", diff)
 	}
-	if strings.Count(got.Content[0].Text, "\n") > 1 {
-		t.Errorf("the text is %q", got.Content[0].Text)
+	if got.Content[0].Text != want["explanation"] {
+		t.Errorf("the text is not the whole explanation: %q", got.Content[0].Text)
 	}
 }
 
-func TestAReceiptsTextIsShort(t *testing.T) {
+// TestNoExplanationTakesItsConclusionBack looks at every case's words: of the
+// money there is one conclusion, and it comes first.
+func TestNoExplanationTakesItsConclusionBack(t *testing.T) {
+	for _, v := range vectors(t) {
+		for _, state := range []string{"settled", "failed", "unknown", "pending", "none"} {
+			r := *v.receipt
+			r.Settlement = state
+			text := Explanation(&r)
+			head, words, ok := strings.Cut(text, "\n\nFrom this receipt alone:\n")
+			if !ok || !strings.HasPrefix(head, "Conclusion: ") || strings.Contains(words, "Conclusion: ") || words != receiptWords(&r) {
+				t.Errorf("%s: %s", v.name, text)
+			}
+			if strings.Contains(head, "no sign that money moved") {
+				t.Errorf("%s: %s", v.name, head)
+			}
+		}
+	}
+}
+
+func TestADamagedRunIsSaidBesideTheConclusion(t *testing.T) {
 	v := one(t, open)
-	v.receipt.Settlement = "unknown"
+	v.receipt.Damaged = true
+	head, _, _ := strings.Cut(Explanation(v.receipt), "\n\nFrom this receipt alone:\n")
+	if lines := strings.Split(head, "\n"); len(lines) != 3 || !strings.HasPrefix(lines[2], "The run is damaged: ") {
+		t.Errorf("the conclusion is %s", head)
+	}
+}
+
+func TestAReceiptsTextNamesItsStagesAndFaults(t *testing.T) {
+	template, _, err := assemble.ParseTemplate([]byte(`{"template":"t","version":1,"stages":[` +
+		`{"id":"a","required":true,"match":[{"event":"x"}]},{"id":"b","required":true,"match":[{"event":"y"}]},` +
+		`{"id":"c\u001b[31m","required":true,"match":[{"event":"z"}]},{"id":"d","required":false,"match":[{"event":"z"}]}],"exceptions":["f","g"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var data bytes.Buffer
+	for i, kind := range []string{"x", "x", "y", "f", "g", "f"} {
+		o := object{}
+		o.text("event_id", fmt.Sprint("e", i))
+		o.text("event_type", kind)
+		o.text("occurred_at", "2026-01-01T00:00:00.000Z")
+		o.text("context_id", "o")
+		o.number("seq", int64(i))
+		o.text("adapter", "t")
+		data.Write(o.close())
+		data.WriteByte('\n')
+	}
+	run, err := assemble.Assemble(template, data.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := vector{receipt: &ingest.Receipt{Receipt: run.Receipts[0], Ref: ingest.Ref{Run: "r", Operation: "o"}, Template: &assemble.Resolved{Template: template}, Settlement: "unknown", Damaged: true}}
 	got, _ := ask(t, v.traces(), "get_receipt", v.arguments(""))
-	want := `operation "op-open" of run "1777885300000" is partial by x402-buyer; settlement unknown; ` + count(v.receipt.EventCount(), "event") + "\nmissing: settlement"
-	if got.Content[0].Text != want {
-		t.Errorf("the text is %q, want %q", got.Content[0].Text, want)
+	const want = `operation "o" of run "r" is partial by t; settlement unknown; 6 events
+- stage a: confirmed by 2 events
+- stage b: confirmed
+- stage c: not confirmed
+- stage d: not confirmed, not required
+missing: c
+faults: f (2 times), g
+the run is damaged: the receipt is made of its sound lines only`
+	if diff := cmp.Diff(want, got.Content[0].Text); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAReceiptsTextIsBoundedAndGivesWayToTheReceipt(t *testing.T) {
+	var source bytes.Buffer
+	source.WriteString(`{"template":"t","version":1,"stages":[`)
+	for i := range 150 {
+		if i > 0 {
+			source.WriteByte(',')
+		}
+		fmt.Fprintf(&source, `{"id":"%03d%s","required":%t,"match":[{"event":"x"}]}`, i, strings.Repeat("s", 70), i < 30)
+	}
+	source.WriteString(`]}`)
+	template, _, err := assemble.ParseTemplate(source.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	receipt := func(pad int) vector {
+		run, err := assemble.Assemble(template, []byte(`{"event_id":"e","event_type":"y","occurred_at":"2026-01-01T00:00:00.000Z","context_id":"o","seq":1,"adapter":"t","payload":"`+strings.Repeat("p", pad)+`"}`+"\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return vector{receipt: &ingest.Receipt{Receipt: run.Receipts[0], Ref: ingest.Ref{Run: "r", Operation: "o"}, Template: &assemble.Resolved{Template: template}, Settlement: "none"}}
+	}
+	small := receipt(0)
+	got, isError := ask(t, small.traces(), "get_receipt", small.arguments(""))
+	if isError || !strings.Contains(got.Content[0].Text, " more in structuredContent\nmissing: 000") || !strings.HasSuffix(got.Content[0].Text, ", and 10 more") {
+		t.Errorf("the text is %+v", got.Content)
+	}
+	// The receipt fits an answer, but not beside that text.
+	large := receipt(answerLimit - envelope - got.line + 10<<10)
+	got, isError = ask(t, large.traces(), "get_receipt", large.arguments(""))
+	if want := verdictText(large.receipt); isError || got.Content[0].Text != want {
+		t.Errorf("the text is %+v, want %s", got.Content, want)
 	}
 }
 

@@ -177,8 +177,8 @@ func TestArgumentsThatDoNotFitAreRefusedByName(t *testing.T) {
 		"the first of several unknown":        {"list_operations", `{"b":1,"a":2}`, `E_INPUT: there is no member "a". try: use template, run, completeness, counterparty, settlement, limit, cursor`},
 		"a hostile unknown member":            {"list_operations", `{"a\u001b[31m\u202e\nb":1}`, `E_INPUT: there is no member "a b". try: use template, run, completeness, counterparty, settlement, limit, cursor`},
 		"a missing member":                    {"get_receipt", `{"run_id":"r"}`, `E_INPUT: "operation_id" is missing. try: use run_id, operation_id, template, events (needed: run_id, operation_id)`},
-		"text for a number":                   {"list_operations", `{"limit":"50"}`, `E_INPUT: "limit" must be a whole number, not text. try: a whole number from 1 to 100`},
-		"a fraction":                          {"list_operations", `{"limit":1.5}`, `E_INPUT: "limit" must be a whole number, not a number. try: a whole number from 1 to 100`},
+		"text for a number":                   {"list_operations", `{"limit":"50"}`, `E_INPUT: "limit" must be a whole number, not the text "50". try: a whole number from 1 to 100`},
+		"a fraction":                          {"list_operations", `{"limit":1.5}`, `E_INPUT: "limit" must be a whole number, not 1.5. try: a whole number from 1 to 100`},
 		"a number too large":                  {"list_operations", `{"limit":101}`, `E_INPUT: "limit" is too large. try: a whole number from 1 to 100`},
 		"a number too small":                  {"list_operations", `{"limit":0}`, `E_INPUT: "limit" is too small. try: a whole number from 1 to 100`},
 		"a number beyond all":                 {"list_operations", `{"limit":1e400}`, `E_INPUT: "limit" is too large a number. try: use template, run, completeness, counterparty, settlement, limit, cursor`},
@@ -201,7 +201,17 @@ func TestArgumentsThatDoNotFitAreRefusedByName(t *testing.T) {
 		"a wait too long":                     {"await_operation", `{"run_id":"r","operation_id":"o","wait_seconds":56}`, `E_INPUT: "wait_seconds" is too large. try: a whole number from 0 to 55`},
 		"a wait below zero":                   {"await_operation", `{"run_id":"r","operation_id":"o","wait_seconds":-1}`, `E_INPUT: "wait_seconds" is too small. try: a whole number from 0 to 55`},
 		"no wait":                             {"await_operation", `{"run_id":"r","operation_id":"o"}`, `E_INPUT: "wait_seconds" is missing. try: use run_id, operation_id, template, wait_seconds (needed: run_id, operation_id, wait_seconds)`},
-		"text for true or false":              {"get_receipt", `{"run_id":"r","operation_id":"o","events":"false"}`, `E_INPUT: "events" must be true or false, not text. try: true or false`},
+		"text for true or false":              {"get_receipt", `{"run_id":"r","operation_id":"o","events":"false"}`, `E_INPUT: "events" must be true or false, not the text "false". try: true or false`},
+		"a run id without quotes":             {"get_receipt", `{"run_id":1796030990969,"operation_id":"o"}`, `E_INPUT: "run_id" must be text, not the number 1796030990969. try: put it in quotes: "1796030990969"`},
+		"an operation id without quotes":      {"await_operation", `{"run_id":"r","operation_id":12345678901234567890123,"wait_seconds":0}`, `E_INPUT: "operation_id" must be text, not the number 12345678901234567890123. try: put it in quotes: "12345678901234567890123"`},
+		"a run without quotes in a list":      {"list_operations", `{"run":7}`, `E_INPUT: "run" must be text, not the number 7. try: put it in quotes: "7"`},
+		"a number that is no id":              {"get_receipt", `{"run_id":1.7e12,"operation_id":"o"}`, `E_INPUT: "run_id" must be text, not the number 1.7e12. try: text of 1 to 2048 characters`},
+		"a number of many digits":             {"get_receipt", `{"run_id":` + strings.Repeat("9", 300) + `,"operation_id":"o"}`, `E_INPUT: "run_id" must be text, not the number ` + strings.Repeat("9", 79) + `…. try: text of 1 to 2048 characters`},
+		"a number for a word":                 {"list_operations", `{"completeness":1}`, `E_INPUT: "completeness" must be text, not the number 1. try: one of full, partial`},
+		"true for text":                       {"explain", `{"run_id":true,"operation_id":"o"}`, `E_INPUT: "run_id" must be text, not true. try: text of 1 to 2048 characters`},
+		"a fraction of a second":              {"await_operation", `{"run_id":"r","operation_id":"o","wait_seconds":0.5}`, `E_INPUT: "wait_seconds" must be a whole number, not 0.5. try: a whole number from 0 to 55`},
+		"hostile text for a number":           {"await_operation", `{"run_id":"r","operation_id":"o","wait_seconds":"5\u001b[31m\n\"x"}`, `E_INPUT: "wait_seconds" must be a whole number, not the text "5 'x". try: a whole number from 0 to 55`},
+		"an object for a number":              {"await_operation", `{"run_id":"r","operation_id":"o","wait_seconds":{"s":5}}`, `E_INPUT: "wait_seconds" must be a whole number, not an object. try: a whole number from 0 to 55`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, isError := ask(t, &fake{}, test.tool, test.arguments)
@@ -285,7 +295,7 @@ func serviceOf(t *testing.T, traces Traces) *service {
 var services sync.Map // Traces to *service
 
 // ask calls one tool over stdio and holds the answer to the rules of every one:
-// its size, its output schema, its short text.
+// its size, its output schema, its text.
 func ask(t *testing.T, traces Traces, tool, arguments string) (reply, bool) {
 	t.Helper()
 	c := connectTo(t, t.Context(), serviceOf(t, traces), 0, shutdown)
@@ -314,8 +324,8 @@ func ask(t *testing.T, traces Traces, tool, arguments string) (reply, bool) {
 	}
 	if len(r.Content) != 1 || r.Content[0].Type != "text" || r.Content[0].Text == "" {
 		t.Errorf("the content is %+v", r.Content)
-	} else if lines := strings.Count(r.Content[0].Text, "\n") + 1; lines > 3 || len(r.Content[0].Text) > 4500 {
-		t.Errorf("the text has %d lines: %s", lines, r.Content[0].Text)
+	} else if text := r.Content[0].Text; len(text) > answerLimit/2 || r.IsError && (len(text) > 4500 || strings.Contains(text, "\n")) {
+		t.Errorf("the text has %d bytes: %s", len(text), text)
 	}
 	if !r.IsError {
 		out := outputs()[tool]

@@ -76,8 +76,8 @@ type tool struct {
 	run         func(ctx context.Context, a arguments) (answer, error)
 }
 
-// answer is what a tool found: a short text for people and old clients, and the
-// structured content its output schema describes.
+// answer is what a tool found: the structured content its output schema
+// describes, and a text, which is all that some hosts show an agent.
 type answer struct {
 	text string
 	json []byte

@@ -92,7 +92,10 @@ func TestAPageHasTheMembersOfTheDesignInOrder(t *testing.T) {
 		t.Errorf("what the command line prints:\n%s", diff)
 	}
 	const text = `3 operations of 3 runs, newest first: 1 full, 2 partial; settlement: 2 settled, 1 none; more follow with next_cursor
-newest: "op-1" of run "1796030997497", full, settlement settled
+- "op-1" of run "1796030997497": full, settled, to "0x737143f2900a2b2c6e16a4c3a35ca92cd170b7d1", amount 10000 (atomic units) of "eip155:84532/0x036cbd53842c5426634e7929541ec2318f3dcf7e"
+- the operation without an id of run "1796030997497": partial, none
+- "op-3" of run "r3": partial, settled
+next_cursor: on
 21 damaged runs: operations may be missing; first "bad", the line is not JSON`
 	if diff := cmp.Diff(text, got.Content[0].Text); diff != "" {
 		t.Error(diff)
@@ -106,6 +109,70 @@ func TestAnEmptyPageIsStillAnAnswer(t *testing.T) {
 	}
 	if got.Content[0].Text != "no operation found in 1 run" {
 		t.Errorf("the text is %q", got.Content[0].Text)
+	}
+}
+
+func TestAListOfNoRunsAsksForTheRecorder(t *testing.T) {
+	const want = "no run files in this root: is the recorder wired to it, and is --dir right?"
+	got, isError := ask(t, lists(&ingest.Page{}, nil), "list_operations", "{}")
+	if isError || got.Content[0].Text != want {
+		t.Errorf("the answer is %+v", got.Content)
+	}
+	// An entry that cannot be read is there all the same.
+	got, _ = ask(t, lists(&ingest.Page{DamagedTotal: 1}, nil), "list_operations", "{}")
+	if strings.Contains(got.Content[0].Text, "no run files") {
+		t.Errorf("the text is %q", got.Content[0].Text)
+	}
+	root := t.TempDir()
+	x := openRoot(t, root)
+	if got, isError = ask(t, x, "list_operations", "{}"); isError || got.Content[0].Text != want {
+		t.Errorf("of an empty root the answer is %+v", got.Content)
+	}
+	writeRun(t, root, "r", recorded("e", "o", "2026-01-01T00:00:00.000Z"))
+	if got, _ = ask(t, x, "list_operations", "{}"); !strings.Contains(got.Content[0].Text, "\n- \"o\" of run \"r\": partial, none") {
+		t.Errorf("of a run the text is %q", got.Content[0].Text)
+	}
+}
+
+func TestTheTextOfAListHasTheRowsThatHaveRoom(t *testing.T) {
+	page := &ingest.Page{RunsScanned: 1, NextCursor: "on", DamagedTotal: 1, DamagedRuns: []ingest.Damage{{RunID: "bad", Reason: "x"}}}
+	for i := range 50 {
+		page.Operations = append(page.Operations, ingest.Row{
+			Ref: ingest.Ref{Run: "1796030997497", Operation: fmt.Sprintf("24accded-0711-4d3c-9df2-4b6a7ad01f%02d", i)}, Template: "x402-buyer", Completeness: "full",
+			LastEventAt: "2026-11-30T09:29:57.502Z", Settlement: "settled", Counterparty: "0x737143f2900A2b2c6e16a4c3a35ca92cd170b7d1", Amount: "10000",
+			Asset: "eip155:84532/0x036cbd53842c5426634e7929541ec2318f3dcf7e",
+		})
+	}
+	got, _ := ask(t, lists(page, nil), "list_operations", "{}")
+	if lines := strings.Split(got.Content[0].Text, "\n"); len(lines) != 53 || strings.Contains(got.Content[0].Text, "more in structuredContent") {
+		t.Errorf("fifty ordinary rows make %d lines: %s", len(lines), got.Content[0].Text)
+	}
+	// Texts of strangers stay in their line, and what has no room is counted.
+	page.Operations = page.Operations[:30]
+	for i := range page.Operations {
+		page.Operations[i].Run = "1\n- \"x\""
+		page.Operations[i].Counterparty = strings.Repeat("<", 70)
+	}
+	got, _ = ask(t, lists(page, nil), "list_operations", "{}")
+	lines := strings.Split(got.Content[0].Text, "\n")
+	shown, more := 0, 0
+	for _, line := range lines {
+		if strings.HasPrefix(line, "- ") {
+			shown++
+			if !strings.HasSuffix(line, `/0x036cbd53842c5426634e7929541ec2318f3dcf7e"`) {
+				t.Errorf("a row was cut: %s", line)
+			}
+		}
+	}
+	var answer struct{ Operations []any }
+	if err := json.Unmarshal(got.Structured, &answer); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Sscanf(lines[len(lines)-3], "... %d more in structuredContent", &more); err != nil || shown == 0 || shown+more != len(answer.Operations) {
+		t.Errorf("%d rows are shown and %d counted of %d: %v\n%s", shown, more, len(answer.Operations), err, got.Content[0].Text)
+	}
+	if want := `1 damaged run: operations may be missing; first "bad", x`; lines[len(lines)-2] != "next_cursor: on" || lines[len(lines)-1] != want {
+		t.Errorf("the text ends in %q", lines[len(lines)-2:])
 	}
 }
 
@@ -265,13 +332,51 @@ func TestAwaitOperationPassesTheQuestionOn(t *testing.T) {
 		if r != (ingest.Ref{Run: "r", Operation: "o"}) || template != "mine" || wait != 55*time.Second {
 			t.Errorf("asked for %+v by %q in %v", r, template, wait)
 		}
-		return &ingest.Await{Ref: r, Template: "my own", Completeness: "partial", Settlement: "pending", TimedOut: true}, nil
+		return &ingest.Await{Ref: r, Recorded: true, Template: "my own", Completeness: "partial", Settlement: "pending", TimedOut: true}, nil
 	}}
 	got, _ := ask(t, traces, "await_operation", `{"run_id":"r","operation_id":"o","template":"mine","wait_seconds":55}`)
-	if want := `{"run_id":"r","operation_id":"o","template":"my own","completeness":"partial","settlement":"pending","timed_out":true}`; string(got.Structured) != want {
+	if want := `{"run_id":"r","operation_id":"o","recorded":true,"template":"my own","completeness":"partial","settlement":"pending","timed_out":true}`; string(got.Structured) != want {
 		t.Errorf("the answer is %s", got.Structured)
 	}
 	if want := `operation "o" of run "r" is still partial by my own; settlement pending`; got.Content[0].Text != want {
 		t.Errorf("the text is %q", got.Content[0].Text)
+	}
+}
+
+// TestAnOperationThatIsNotOnRecordIsNotSaidToBeUnpaid: an agent that mistypes an
+// id must not take the answer for leave to pay again.
+func TestAnOperationThatIsNotOnRecordIsNotSaidToBeUnpaid(t *testing.T) {
+	root := t.TempDir()
+	writeRun(t, root, "r", recorded("e", "o", "2026-01-01T00:00:00.000Z"))
+	x := openRoot(t, root)
+	got, isError := ask(t, x, "await_operation", `{"run_id":"r","operation_id":"0","wait_seconds":0}`)
+	if want := `{"run_id":"r","operation_id":"0","recorded":false,"template":"x402-buyer","completeness":"partial","settlement":"unknown","timed_out":true}`; isError || string(got.Structured) != want {
+		t.Errorf("the answer is %s", got.Structured)
+	}
+	if want := `operation "0": no operation of that id is on record in run "r" (yet); check the id with list_operations. That does not mean that nothing was paid: settlement unknown`; got.Content[0].Text != want {
+		t.Errorf("the text is %q", got.Content[0].Text)
+	}
+	got, _ = ask(t, x, "await_operation", `{"run_id":"r","operation_id":"o","wait_seconds":0}`)
+	if !bytes.Contains(got.Structured, []byte(`"recorded":true,`)) || !bytes.Contains(got.Structured, []byte(`"settlement":"none"`)) || strings.Contains(got.Content[0].Text, "on record") {
+		t.Errorf("of one on record the answer is %s %+v", got.Structured, got.Content)
+	}
+}
+
+func TestAWaitEndsWhenTheMoneyIsKnown(t *testing.T) {
+	for _, state := range []string{"settled", "failed"} {
+		traces := &fake{await: func(_ context.Context, r ingest.Ref, _ string, _ time.Duration) (*ingest.Await, error) {
+			return &ingest.Await{Ref: r, Recorded: true, Template: "x402-buyer", Completeness: "partial", Settlement: state}, nil
+		}}
+		got, _ := ask(t, traces, "await_operation", `{"run_id":"r","operation_id":"o","wait_seconds":55}`)
+		if want := `operation "o" of run "r" is partial by x402-buyer; settlement ` + state; got.Content[0].Text != want || !bytes.Contains(got.Structured, []byte(`"timed_out":false`)) {
+			t.Errorf("the answer is %s %q", got.Structured, got.Content[0].Text)
+		}
+	}
+	s, err := build(&fake{}, Options{}, overStdio)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if says := s.mcp.GetTool("await_operation").Tool.Description; !strings.Contains(says, "(it is full, or its payment is settled or failed)") || !strings.Contains(says, "recorded: false") {
+		t.Errorf("agents are told: %s", says)
 	}
 }
