@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/settlewatch/settlewatch/internal/errcode"
+	"github.com/settlewatch/settlewatch/store"
 )
 
 func eventOf(t *testing.T, x *Indexer, r Ref) string {
@@ -280,4 +281,117 @@ func TestAwaitReturnsWhenTheMoneyIsKnownAlthoughTheReceiptStaysPartial(t *testin
 	if err != nil || a.Settlement != "failed" || a.TimedOut {
 		t.Errorf("%+v (%v)", a, err)
 	}
+}
+
+func TestWhatWasNotComparedYetIsRememberedByTheIndex(t *testing.T) {
+	root, path := newRoot(t)
+	data := filler(0, 3000)
+	write(t, path("r.ndjson"), data)
+	x := open(t, root)
+	watch(t, x)
+	operations(t, x)
+	edited := strings.Replace(data, `"op1500"`, `"OP1500"`, 1) + line("more", 4000, "submitted")
+	f, err := os.OpenFile(path("r.ndjson"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(edited); err != nil {
+		t.Fatal(err)
+	}
+	_ = f.Close()
+	operations(t, x) // the watcher tells of an append; the middle is not compared
+	y := open(t, root)
+	if got := strings.Join(operations(t, y), " "); !strings.Contains(got, "OP1500") || strings.Contains(got, "op1500") {
+		t.Error("another process takes the run for unchanged")
+	}
+	mustBeSound(t, y)
+}
+
+func TestBlindnessDoesNotDependOnWhereAPassEnded(t *testing.T) {
+	attach := func(n int, kind string, blind bool) string {
+		what, missing := "attached", ""
+		if blind {
+			what, missing = "attach_partial", `,"missing":["client.onPaymentResponse"]`
+		}
+		l := strings.Replace(line("x", n, "submitted"), `"context_id":"x",`, "", 1)
+		l = strings.Replace(l, "x402.payment.submitted", "trace."+what, 1)
+		return l[:strings.Index(l, `"payload":`)] + `"payload":{"kind":"` + kind + `"` + missing + "}}\n"
+	}
+	var many strings.Builder
+	for i := range 40 {
+		many.WriteString(attach(i, "sighted"+strings.Repeat("x", i), false))
+	}
+	for name, before := range map[string]string{
+		"many sighted kinds":   many.String() + attach(50, "late", true),
+		"a kind without name":  attach(1, "", true),
+		"a kind with controls": attach(1, `a\u001fb`, true),
+		"sighted again":        attach(1, "k", true) + attach(2, "k", false),
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, path := newRoot(t)
+			write(t, path("r.ndjson"), before)
+			x := open(t, root)
+			operations(t, x)
+			appendTo(t, path("r.ndjson"), line("p", 60, "submitted"))
+			operations(t, x)
+			mustBeSound(t, x)
+		})
+	}
+}
+
+func TestRotationUnderAnOpenDescriptorIsNotMissed(t *testing.T) {
+	root, path := newRoot(t)
+	f, err := os.OpenFile(path("1.ndjson"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	put := func(s string) {
+		t.Helper()
+		if _, err := f.WriteString(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(line("a", 1, "submitted"))
+	x := open(t, root)
+	watch(t, x)
+	wantOperations(t, x, "1/a")
+	if err := os.Link(path("1.ndjson"), path("2.ndjson")); err != nil {
+		t.Skip("hard links are not to be had here")
+	}
+	if err := os.Remove(path("1.ndjson")); err != nil {
+		t.Fatal(err)
+	}
+	wantOperations(t, x, "2/a")
+	put(line("b", 2, "submitted"))
+	wantOperations(t, x, "2/b", "2/a")
+}
+
+func TestAnEntryThatBecomesReadableIsServed(t *testing.T) {
+	root, path := newRoot(t)
+	write(t, path("r.ndjson"), line("a", 1, "submitted"))
+	x := open(t, root)
+	// As a process that may not read the file leaves it.
+	j := job{file: "r.ndjson"}
+	dir, err := x.openEvents()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j.info, err = dir.Stat("r.ndjson"); err != nil {
+		t.Fatal(err)
+	}
+	_ = dir.Close()
+	operations(t, x)
+	ix, err := x.handle(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ix.Write(context.Background(), func(tx *store.Tx) error {
+		x.apply.enter(tx)
+		return x.apply.batch(tx, &batch{file: "r.ndjson", info: j.info, entryFault: "permission denied", last: true})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	x.needFull.Store(true)
+	wantOperations(t, x, "r/a")
 }

@@ -28,6 +28,7 @@ const keptOperations = 1024
 type applier struct {
 	ix         *store.Index
 	generation int64
+	rev        int64 // of the last transaction this process made
 	kept       *simplelru.LRU[opID, *keptOp]
 	byNo       map[int64]opID // of the kept ones
 	strays     *simplelru.LRU[int64, *keptOp]
@@ -71,6 +72,7 @@ func (a *applier) reset(ix *store.Index) {
 }
 
 func (a *applier) forget() {
+	a.rev = -1
 	a.kept.Purge()
 	a.strays.Purge()
 	a.byNo = map[int64]opID{}
@@ -78,12 +80,23 @@ func (a *applier) forget() {
 	a.fresh = map[int64]map[uint64]int64{}
 }
 
-// batch applies one batch inside tx.
-func (a *applier) batch(tx *store.Tx, b *batch) error {
+// enter is called at the start of every transaction. What is remembered of
+// operations is good for as long as nobody else has written: a link may touch
+// an operation of any run.
+func (a *applier) enter(tx *store.Tx) {
 	if g := tx.Generation(); g != a.generation {
 		a.forget()
 		a.generation = g
 	}
+	if tx.Rev() != a.rev+1 {
+		a.kept.Purge()
+		a.strays.Purge()
+	}
+	a.rev = tx.Rev()
+}
+
+// batch applies one batch inside tx.
+func (a *applier) batch(tx *store.Tx, b *batch) error {
 	run, err := tx.Run([]byte(b.file))
 	if err != nil {
 		return err
@@ -112,6 +125,7 @@ func (a *applier) batch(tx *store.Tx, b *batch) error {
 	if !b.last {
 		run.Size = b.to // so that an interrupted scan is taken up again
 	}
+	run.Unverified = b.unverified
 	if b.entryFault != "" {
 		run.EntryFault = &b.entryFault
 		run.Faults = 1
@@ -164,16 +178,16 @@ func (a *applier) batch(tx *store.Tx, b *batch) error {
 // begin checks that the batch continues just where the index is, and clears
 // what a run indexed again held before.
 func (a *applier) begin(tx *store.Tx, b *batch, run *store.Run) error {
-	starts := b.from == 0
-	clear := starts && (b.reset || b.entryFault != "") && b.run != 0
 	switch {
-	case clear:
+	case b.entryFault != "":
+		return a.clear(tx, run) // whatever was read of it before
+	case b.reset && b.from == 0:
 		if run.Epoch != b.epoch {
 			return errStale
 		}
 		return a.clear(tx, run)
-	case b.reset || b.entryFault != "":
-		if run.Covered != b.from || (b.reset && run.Epoch != b.epoch+1) {
+	case b.reset:
+		if run.Covered != b.from || run.Epoch != b.epoch+1 {
 			return errStale
 		}
 	case run.Covered != b.from || run.Epoch != b.epoch || run.EntryFault != nil:

@@ -48,14 +48,13 @@ type Indexer struct {
 	// Owned by whoever holds the turn:
 	apply      *applier
 	parsers    []*parser
-	unverified map[string]bool // runs that grew since their covered bytes were last checked whole
 	fullPassAt time.Time
 	generation int64           // of the index when it was last looked at
 	linked     map[string]bool // runs with more than one link: always stated
 
 	watcher    atomic.Pointer[watcher]
 	needFull   atomic.Bool // the next pass states every run file
-	needVerify atomic.Bool // some run is in unverified
+	needVerify atomic.Bool // some run grew without being compared whole
 	suspects   sync.Map    // run files whose lines were found changed: to be verified
 	classes    classCache
 }
@@ -67,7 +66,7 @@ const fullPassEvery = 5 * time.Minute
 // Open resolves the root and opens its index, making the guard directory and
 // the index file where they are missing. It reads no run file yet.
 func Open(ctx context.Context, o Options) (*Indexer, error) {
-	x := &Indexer{o: o, now: o.Now, log: o.Log, turn: make(chan struct{}, 1), unverified: map[string]bool{}, linked: map[string]bool{}}
+	x := &Indexer{o: o, now: o.Now, log: o.Log, turn: make(chan struct{}, 1), linked: map[string]bool{}}
 	if x.now == nil {
 		return nil, errors.New("ingest: Options.Now is required")
 	}
@@ -180,7 +179,7 @@ func (x *Indexer) handle(ctx context.Context) (*store.Index, error) {
 		ix, err = x.openPrivate(ctx)
 	}
 	if err != nil {
-		return nil, errcode.Wrap(err, errcode.Index, "run `settlewatch doctor`, or name a writable place with --index", "open the index")
+		return nil, errcode.Wrap(err, errcode.Index, "free space in the temporary directory (TMPDIR), or name a writable place with --index", "open the index")
 	}
 	x.ix = ix
 	return ix, nil

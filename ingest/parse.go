@@ -1,13 +1,13 @@
 package ingest
 
 import (
+	"encoding/json"
 	"errors"
 	"hash/crc32"
 	"io"
+	"maps"
 	"os"
 	"slices"
-	"sort"
-	"strings"
 
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
 	"github.com/settlewatch/settlewatch/guard/payment"
@@ -24,6 +24,9 @@ const (
 
 	// keptFaults bounds the fault rows of one run; all of them are counted.
 	keptFaults = 1000
+
+	// maxTypes bounds the types a parser remembers from one batch to the next.
+	maxTypes = 1024
 
 	// blockSize is what the head and tail checksums of a run cover.
 	blockSize = 4096
@@ -108,6 +111,9 @@ func (p *parser) scan(f *os.File, first batch, crc uint32, session string, limit
 	for {
 		b := next
 		b.ops = make(map[string]*delta)
+		if len(p.types) > maxTypes {
+			p.types, p.typeNos = nil, map[string]int32{}
+		}
 		var err error
 		for err == nil && r.covered-b.from < batchBytes && len(b.order)+len(b.strays) < batchOperations {
 			var line []byte
@@ -119,7 +125,7 @@ func (p *parser) scan(f *os.File, first batch, crc uint32, session string, limit
 			}
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
-			return err
+			return readError{err}
 		}
 		b.last = err != nil
 		b.to, b.crc = r.covered, r.crc
@@ -129,7 +135,7 @@ func (p *parser) scan(f *os.File, first batch, crc uint32, session string, limit
 		b.session = attested.String()
 		b.types = p.types
 		if b.head, b.tail, err = blockChecksums(f, b.to); err != nil {
-			return err
+			return readError{err}
 		}
 		for _, d := range b.order {
 			d.finish()
@@ -250,48 +256,42 @@ func blockChecksums(f io.ReaderAt, to int64) (head, tail uint32, err error) {
 	return head, tail, err
 }
 
-// session is the attestation state of a run at some offset: for each kind of
-// attached client, whether its last attestation says that no settlement can
-// ever be witnessed (trace contract, section 12.9).
+// session is the attestation state of a run at some offset: the kinds of
+// attached clients whose last attestation says that no settlement can ever be
+// witnessed (trace contract, section 12.9).
 type session map[string]bool
 
-func parseSession(s string) session {
-	m := session{}
-	for _, kind := range strings.Split(s, "\x1f") {
-		if kind != "" {
-			m[kind] = true
-		}
-	}
-	return m
-}
-
-// String keeps the blind kinds only; the others change nothing.
-func (s session) String() string {
+func parseSession(text string) session {
+	s := session{}
 	var kinds []string
-	for kind, blind := range s {
-		if blind && kind != "" {
-			kinds = append(kinds, kind)
+	if json.Unmarshal([]byte(text), &kinds) == nil {
+		for _, kind := range kinds {
+			s[kind] = true
 		}
 	}
-	sort.Strings(kinds)
-	return strings.Join(kinds, "\x1f")
+	return s
 }
 
-// maxKinds bounds the kinds of clients kept of one run; what lies beyond it
-// calls nothing blind, which is the stricter reading.
+// String is what the index keeps, the same for the same kinds.
+func (s session) String() string {
+	if len(s) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(slices.Sorted(maps.Keys(s))) // texts: it cannot fail
+	return string(text)
+}
+
+// maxKinds bounds the blind kinds kept of one run; what lies beyond it calls
+// nothing blind, which is the stricter reading.
 const maxKinds = 32
 
 func (s session) set(kind string, blind bool) {
-	if _, ok := s[kind]; ok || len(s) < maxKinds {
-		s[kind] = blind
+	switch {
+	case !blind:
+		delete(s, kind)
+	case s[kind] || len(s) < maxKinds:
+		s[kind] = true
 	}
 }
 
-func (s session) blind() bool {
-	for _, blind := range s {
-		if blind {
-			return true
-		}
-	}
-	return false
-}
+func (s session) blind() bool { return len(s) > 0 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
+	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
@@ -102,6 +104,9 @@ func (x *Indexer) pass(ctx context.Context, ix *store.Index) error {
 		return err
 	}
 	defer func() { _ = dir.Close() }()
+	if told && w.moved() {
+		told = false
+	}
 	if told {
 		for name := range x.linked {
 			names = append(names, name)
@@ -110,13 +115,15 @@ func (x *Indexer) pass(ctx context.Context, ix *store.Index) error {
 			return nil
 		}
 		jobs, err := x.named(ctx, ix, dir, names)
-		if err != nil {
+		if err == nil {
+			if err := x.fill(ctx, ix, dir, jobs, filling{}); err != nil {
+				return err
+			}
+			return x.settled()
+		}
+		if !errors.Is(err, errGone) {
 			return err
 		}
-		if err := x.fill(ctx, ix, dir, jobs, filling{}); err != nil {
-			return err
-		}
-		return x.settled()
 	}
 	if w != nil {
 		w.restart()
@@ -130,6 +137,7 @@ func (x *Indexer) pass(ctx context.Context, ix *store.Index) error {
 		return err
 	}
 	x.fullPassAt = at
+	x.needVerify.Store(false) // a full pass compares whatever grew
 	return x.settled()
 }
 
@@ -173,6 +181,20 @@ func (x *Indexer) eventsDir() (string, error) {
 	return x.eventsReal, nil
 }
 
+// errGone says that an entry a watcher told of is not there: it was removed, or
+// is written to under another name by now.
+var errGone = errors.New("an entry is gone")
+
+// stat is dir.Stat for entries that may be in any state: one that cannot be
+// stated is looked at more closely when it is opened.
+func stat(dir *safefile.Dir, name string) (safefile.Info, error) {
+	info, err := dir.Stat(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !shortage(err) {
+		return safefile.Info{Kind: "unreadable"}, nil
+	}
+	return info, err
+}
+
 // named makes jobs for the entries a watcher told of.
 func (x *Indexer) named(ctx context.Context, ix *store.Index, dir *safefile.Dir, names []string) ([]job, error) {
 	slices.Sort(names)
@@ -184,18 +206,20 @@ func (x *Indexer) named(ctx context.Context, ix *store.Index, dir *safefile.Dir,
 			if err != nil {
 				return err
 			}
-			info, err := dir.Stat(name)
-			gone := errors.Is(err, fs.ErrNotExist)
-			if gone && run == nil {
-				continue
+			info, err := stat(dir, name)
+			if errors.Is(err, fs.ErrNotExist) || !strings.HasSuffix(name, suffix) {
+				return errGone
 			}
-			if err != nil && !gone {
+			if err != nil {
 				return err
 			}
-			if run != nil && !gone && unchanged(run, info) {
+			if info.Nlink > 1 {
+				x.linked[name] = true
+			}
+			if run != nil && unchanged(run, info) {
 				continue
 			}
-			jobs = append(jobs, job{file: name, run: run, info: info, gone: gone})
+			jobs = append(jobs, job{file: name, run: run, info: info})
 		}
 		return nil
 	})
@@ -221,7 +245,7 @@ func (x *Indexer) all(ctx context.Context, ix *store.Index, dir *safefile.Dir) (
 		}
 		infos = make([]safefile.Info, len(names))
 		for i, name := range names {
-			if infos[i], err = dir.Stat(name); err != nil {
+			if infos[i], err = stat(dir, name); err != nil {
 				if !errors.Is(err, fs.ErrNotExist) {
 					return err
 				}
@@ -248,7 +272,7 @@ func (x *Indexer) all(ctx context.Context, ix *store.Index, dir *safefile.Dir) (
 		if ok {
 			seen++
 		}
-		if _, suspect := x.suspects.Load(name); !ok || suspect || x.unverified[name] || !sameStat(id, infos[i]) {
+		if _, suspect := x.suspects.Load(name); !ok || suspect || id.Unverified || id.Bad && infos[i].Regular || !sameStat(id, infos[i]) {
 			changed = append(changed, i)
 		}
 		if ok {
@@ -407,11 +431,8 @@ func (x *Indexer) fill(ctx context.Context, ix *store.Index, dir *safefile.Dir, 
 			if b.last {
 				progress.Runs++
 				if b.unverified {
-					x.unverified[b.file] = true
-				} else {
-					delete(x.unverified, b.file)
+					x.needVerify.Store(true)
 				}
-				x.needVerify.Store(len(x.unverified) > 0)
 				if b.fresh || b.gone || b.entryFault != "" {
 					x.suspects.Delete(b.file)
 				}
@@ -462,6 +483,7 @@ func (x *Indexer) consume(ctx context.Context, ix *store.Index, batches <-chan *
 					return err
 				}
 			}
+			x.apply.enter(tx)
 			unfinished := map[string]bool{}
 			for n := 0; b != nil; {
 				if err := x.apply.batch(tx, b); err != nil {
@@ -515,6 +537,9 @@ func (x *Indexer) scan(p *parser, dir *safefile.Dir, j job, emit func(*batch) er
 	switch {
 	case errors.As(err, &not):
 		b.entryFault = not.Reason
+		if j.asItWas(not.Reason) {
+			return nil
+		}
 		return emit(&b)
 	case errors.Is(err, fs.ErrNotExist):
 		if j.run == nil {
@@ -523,16 +548,64 @@ func (x *Indexer) scan(p *parser, dir *safefile.Dir, j job, emit func(*batch) er
 		b.gone = true
 		return emit(&b)
 	case err != nil:
-		return err
+		if shortage(err) {
+			return err
+		}
+		b.entryFault = plainReason(err)
+		return emit(&b)
 	}
 	defer func() { _ = f.Close() }()
+	err = x.read(p, f, info, j, b, emit)
+	var unreadable readError
+	if errors.As(err, &unreadable) && !shortage(err) {
+		// A disk that cannot give one run's bytes must not hide the others.
+		b.entryFault = plainReason(unreadable.error)
+		if j.asItWas(b.entryFault) {
+			return nil
+		}
+		return emit(&b)
+	}
+	return err
+}
+
+// asItWas tells whether the index has this fault of the entry already.
+func (j job) asItWas(fault string) bool {
+	return j.run != nil && j.run.EntryFault != nil && *j.run.EntryFault == fault && unchanged(j.run, j.info)
+}
+
+// readError is a failure to read a run file, as against one of whoever takes
+// what was read.
+type readError struct{ error }
+
+func (e readError) Unwrap() error { return e.error }
+
+// shortage tells errors of this process from those of the file.
+func shortage(err error) bool {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func plainReason(err error) string {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		err = path.Err
+	}
+	return err.Error()
+}
+
+// read gives what a run file adds to the index.
+func (x *Indexer) read(p *parser, f *os.File, info safefile.Info, j job, b batch, emit func(*batch) error) error {
 	b.info, b.last = info, false
 
 	from, crc, session := int64(0), uint32(0), ""
 	if j.run != nil && j.run.EntryFault == nil && !j.again {
 		same, whole, err := sameBytes(f, j, info)
 		if err != nil {
-			return err
+			return readError{err}
 		}
 		b.unverified = !whole
 		if same {

@@ -131,7 +131,13 @@ func (x *Indexer) Fsck(ctx context.Context, report func(Progress)) (*FsckReport,
 		if err != nil {
 			return nil, err
 		}
-		if out, err = compare(ctx, live, fresh); err != nil {
+		out, err = compare(ctx, live, fresh)
+		if errors.Is(err, store.ErrUnusable) {
+			out = &FsckReport{Differences: []string{"the live index cannot be read whole: " + err.Error()}}
+			x.retire(live, err)
+			break
+		}
+		if err != nil {
 			return nil, errcode.Wrap(err, errcode.Index, "run `settlewatch reindex`", "compare the indexes")
 		}
 		if len(out.Differences) == 0 {

@@ -248,6 +248,35 @@ func TestAHashThatEverybodyNamesLinksNothing(t *testing.T) {
 	mustBeSound(t, x)
 }
 
+// What one process remembers of an operation is worth nothing once another has
+// written: a link across runs would write the older state back.
+func TestALinkWritesNoStaleOperationBack(t *testing.T) {
+	root, path := newRoot(t)
+	settle := func(l, tx string, ok bool) string {
+		return strings.Replace(l, `"x402_version":2,`, fmt.Sprintf(`"x402_version":2,"settle":{"success":%t,"network":"eip155:8453","error_reason":"settlement_pending","transaction":"%s"},`, ok, tx), 1)
+	}
+	x, y := open(t, root), open(t, root)
+	sync := func(x *Indexer) {
+		t.Helper()
+		if err := x.Sync(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, path("1.ndjson"), line("p", 1, "submitted"))
+	sync(x)
+	appendTo(t, path("1.ndjson"), settle(line("p", 2, "settle.failed"), "0xabc", false))
+	sync(x) // x remembers p
+	appendTo(t, path("1.ndjson"), line("p", 3, "submitted"))
+	sync(y) // y writes p
+	write(t, path("2.ndjson"), settle(line("late", 4, "responded"), "0xabc", true))
+	sync(x) // x links p
+	mustBeSound(t, x)
+	r, err := y.Receipt(context.Background(), Ref{Run: "1", Operation: "p"}, "")
+	if err != nil || r.EventCount() != 3 {
+		t.Errorf("the receipt has %d events of 3 (%v)", r.EventCount(), err)
+	}
+}
+
 // The process a test kills: it indexes the root it is given for ever.
 func TestMain(m *testing.M) {
 	if root := os.Getenv("INGEST_TEST_INDEX"); root != "" {

@@ -131,7 +131,11 @@ func (w *watcher) see(e fsnotify.Event) {
 		return
 	case w.events:
 		if !strings.HasSuffix(name, suffix) {
-			return
+			// A file that is written under a name it no longer has (made without
+			// one, or renamed while open) is told of by that name.
+			if _, err := os.Lstat(e.Name); err == nil || e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename) {
+				return
+			}
 		}
 		w.dirty[name] = true
 	default:
@@ -235,6 +239,16 @@ func (w *watcher) restart() {
 	case w.deaf == overflow:
 		w.deaf = ""
 	}
+}
+
+// moved tells whether the watched directory is no longer what its path names.
+func (w *watcher) moved() bool {
+	info, err := os.Stat(w.events)
+	if err == nil && os.SameFile(info, w.dir) {
+		return false
+	}
+	w.distrust("the watched directory was replaced")
+	return true
 }
 
 func (w *watcher) healthy() (bool, string) {

@@ -29,7 +29,7 @@ var ErrUnusable = errors.New("the index file is not usable")
 var ErrBusy = errors.New("the index is locked by another process")
 
 // busyMillis is how long one statement waits for another process's lock.
-const busyMillis = 5000
+const busyMillis = 2500
 
 // FileName is the name of the index inside a guard directory. The schema is
 // part of it, so two binaries never fight over one file.
@@ -234,11 +234,14 @@ var schemaHash = sync.OnceValues(func() ([sha256.Size]byte, error) {
 // Path is the index file.
 func (x *Index) Path() string { return x.path }
 
+// headerSize is less than any index that was opened has.
+const headerSize = 512
+
 // Moved tells whether the path no longer names the file this handle has open:
-// it was deleted, or another one was put in its place.
+// it was deleted, cut to nothing, or another one was put in its place.
 func (x *Index) Moved() bool {
 	info, err := os.Lstat(x.path)
-	return err != nil || !os.SameFile(info, x.info)
+	return err != nil || !os.SameFile(info, x.info) || info.Size() < headerSize
 }
 
 // Bytes is the size of the file and of its write-ahead log.

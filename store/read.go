@@ -71,19 +71,20 @@ func (v *View) Runs() ([]Run, error) {
 type Identity struct {
 	No, Dev, Ino, Size, MtimeNs, CtimeNs, Nlink int64
 	Bad                                         bool // the entry could not be read
+	Unverified                                  bool
 }
 
 // Identities gives the identity of every run by file name. A cold start asks
 // for nothing else, so the rows go past database/sql.
 func (v *View) Identities() (map[string]Identity, error) {
 	m := map[string]Identity{}
-	err := v.each("SELECT file, run_no, dev, ino, size, mtime_ns, ctime_ns, nlink, entry_fault IS NOT NULL FROM runs", func(row []driver.Value) error {
-		var n [8]int64
+	err := v.each("SELECT file, run_no, dev, ino, size, mtime_ns, ctime_ns, nlink, entry_fault IS NOT NULL, unverified FROM runs", func(row []driver.Value) error {
+		var n [9]int64
 		for i := range n {
 			n[i], _ = row[i+1].(int64) // NOT NULL integers of a STRICT table
 		}
 		file, _ := row[0].([]byte)
-		m[string(file)] = Identity{No: n[0], Dev: n[1], Ino: n[2], Size: n[3], MtimeNs: n[4], CtimeNs: n[5], Nlink: n[6], Bad: n[7] != 0}
+		m[string(file)] = Identity{No: n[0], Dev: n[1], Ino: n[2], Size: n[3], MtimeNs: n[4], CtimeNs: n[5], Nlink: n[6], Bad: n[7] != 0, Unverified: n[8] != 0}
 		return nil
 	})
 	return m, err

@@ -36,6 +36,7 @@ type Run struct {
 	EntryFault *string `db:"entry_fault"`
 	Session    string  `db:"session"`
 	Torn       int64   `db:"torn"` // 0: ends in a newline; else the owner's word for what is there
+	Unverified bool    `db:"unverified"`
 	Twin       bool    `db:"twin"` // another file has the same id; kept by the store
 }
 

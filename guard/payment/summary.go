@@ -84,6 +84,12 @@ type client struct {
 	own      int      // payments made here; settlements alone come after them
 	few      [8]bool  // memory for flags
 	used     int
+
+	first          int       // no payment before this one is looked for
+	lookedForThing bool      // thing and tool are what the operation names
+	thing          *resource // first resource its events name
+	tool           string    // first tool
+	others         *Payment  // what otherTerms found
 }
 
 // flags is n flags, none set.
@@ -226,19 +232,31 @@ func (p *Payment) agree(t *Terms) {
 }
 
 // borrowThing takes the resource and the tool from the rest of the operation
-// where the payment's own event does not name them.
+// where the payment's own event does not name them: the first that are named.
 func (c *client) borrowThing(p *Payment) {
-	for i := range c.facts {
-		f := &c.facts[i]
-		if f.side != Client {
-			continue
+	if p.Tool != "" && (p.Resource != "" || p.Host != "") {
+		return
+	}
+	if !c.lookedForThing {
+		c.lookedForThing = true
+		for i := range c.facts {
+			f := &c.facts[i]
+			if f.side != Client {
+				continue
+			}
+			if c.thing == nil {
+				c.thing = f.res
+			}
+			if c.tool == "" {
+				c.tool = f.tool
+			}
 		}
-		if p.Resource == "" && p.Host == "" && f.res != nil {
-			p.Resource, p.Host = f.res.url, f.res.host
-		}
-		if p.Tool == "" {
-			p.Tool = f.tool
-		}
+	}
+	if p.Resource == "" && p.Host == "" && c.thing != nil {
+		p.Resource, p.Host = c.thing.url, c.thing.host
+	}
+	if p.Tool == "" {
+		p.Tool = c.tool
 	}
 }
 
@@ -247,6 +265,22 @@ func (c *client) borrowThing(p *Payment) {
 // (trace contract, section 9). An amount is never borrowed. Where payees differ,
 // the payment counts with all of them.
 func (c *client) borrowTerms(p *Payment, all bool) {
+	if c.others == nil {
+		c.others = c.otherTerms()
+	}
+	b := c.others
+	if len(b.Payees) == 0 {
+		return
+	}
+	p.Payee, p.Payees = b.Payee, slices.Clone(b.Payees)
+	if all {
+		p.Network, p.NetworkKnown, p.Asset = b.Network, b.NetworkKnown, b.Asset
+		p.TimeoutMS = b.TimeoutMS
+	}
+}
+
+// otherTerms is what creating, else the offer, says of the terms.
+func (c *client) otherTerms() *Payment {
 	var from []*terms
 	for i := range c.facts {
 		if f := &c.facts[i]; f.side == Client && f.kind == Creating && f.terms != nil {
@@ -260,7 +294,7 @@ func (c *client) borrowTerms(p *Payment, all bool) {
 			}
 		}
 	}
-	var b Payment
+	b := &Payment{}
 	for i, t := range from {
 		b.Payees = append(b.Payees, t.Payee)
 		if i == 0 {
@@ -270,14 +304,8 @@ func (c *client) borrowTerms(p *Payment, all bool) {
 		b.agree(&t.Terms)
 		b.TimeoutMS = min(b.TimeoutMS, t.TimeoutMS)
 	}
-	if len(from) == 0 {
-		return
-	}
-	p.Payee, p.Payees = b.Payee, sorted(b.Payees)
-	if all {
-		p.Network, p.NetworkKnown, p.Asset = b.Network, b.NetworkKnown, b.Asset
-		p.TimeoutMS = b.TimeoutMS
-	}
+	b.Payees = sorted(b.Payees)
+	return b
 }
 
 // collectAnswers lists the answers of this side's operation in contract order.
@@ -351,6 +379,11 @@ func sameSettlement(a, b *Answer) bool {
 	return a.Transaction != "" && a.Transaction == b.Transaction && a.SettledAsset == b.SettledAsset
 }
 
+// settlementID is what sameSettlement compares.
+type settlementID struct{ transaction, asset string }
+
+func settlementOf(a *Answer) settlementID { return settlementID{a.Transaction, a.SettledAsset} }
+
 func compareAnswers(a, b Answer) int {
 	return cmp.Or(
 		a.Key.Compare(b.Key),
@@ -375,6 +408,16 @@ func (c *client) settle(answers []Answer, linked bool) []bool {
 		return nil
 	}
 	done := c.flags(len(answers))
+	var reports map[settlementID][]int
+	for i := range answers {
+		if a := &answers[i]; a.Transaction != "" && a.settles() && len(answers) > 1 {
+			if reports == nil {
+				reports = map[settlementID][]int{}
+			}
+			reports[settlementOf(a)] = append(reports[settlementOf(a)], i)
+		}
+	}
+	c.first = 0
 	for i := range answers {
 		a := &answers[i]
 		if !a.settles() || done[i] {
@@ -382,9 +425,9 @@ func (c *client) settle(answers []Answer, linked bool) []bool {
 		}
 		// Reports of one settlement are one: the largest amount counts, and
 		// one that can be believed is believed.
-		for j := i + 1; j < len(answers); j++ {
+		for _, j := range reports[settlementOf(a)] {
 			b := &answers[j]
-			if done[j] || !b.settles() || !sameSettlement(a, b) {
+			if j <= i || done[j] || !b.settles() || !sameSettlement(a, b) {
 				continue
 			}
 			done[j] = true
@@ -400,6 +443,9 @@ func (c *client) settle(answers []Answer, linked bool) []bool {
 }
 
 func (c *client) pair(a *Answer, linked bool) bool {
+	for c.first < c.own && c.payments[c.first].Paired {
+		c.first++ // nothing looks for a paired payment again
+	}
 	if p := c.find(func(p *Payment) bool {
 		return !p.Paired && p.covers(a)
 	}); p != nil {
@@ -419,7 +465,7 @@ func (c *client) pair(a *Answer, linked bool) bool {
 
 // find is the earliest payment made here that fits.
 func (c *client) find(fits func(*Payment) bool) *Payment {
-	for i := range c.payments[:c.own] {
+	for i := c.first; i < c.own; i++ {
 		if p := &c.payments[i]; fits(p) {
 			return p
 		}
@@ -508,12 +554,16 @@ func (p *Payment) resolve(a *Answer) {
 // earliest unanswered one of its terms, else the earliest unanswered one. done
 // tells which answers have theirs already.
 func (c *client) fail(answers []Answer, done []bool, own bool) {
+	c.first = 0
 	for i := range answers {
 		a := &answers[i]
 		if done[i] {
 			continue
 		}
 		open := func(p *Payment) bool { return !p.Paired && p.answeredBy == unanswered }
+		for c.first < c.own && !open(&c.payments[c.first]) {
+			c.first++ // what is answered stays so
+		}
 		p := c.find(func(p *Payment) bool { return open(p) && p.named(a) })
 		if p == nil {
 			p = c.find(open)

@@ -34,7 +34,8 @@ CREATE TABLE runs (
     entry_fault TEXT,                         -- why the entry cannot be read, if so
     session     TEXT NOT NULL DEFAULT '',     -- attestation state at `covered` (blind sessions)
     torn        INTEGER NOT NULL DEFAULT 0,   -- what stands after `covered`: 0 nothing, 1 part of a line, 2 a whole object
-    twin        INTEGER NOT NULL DEFAULT 0    -- another file has the same run id
+    twin        INTEGER NOT NULL DEFAULT 0,   -- another file has the same run id
+    unverified  INTEGER NOT NULL DEFAULT 0    -- it grew, and the bytes before were not all compared since
 ) STRICT;
 CREATE INDEX runs_twins ON runs (file_key) WHERE twin > 0;
 CREATE INDEX runs_damaged ON runs (file_key) WHERE faults > 0;
