@@ -193,7 +193,7 @@ func (a *applier) begin(tx *store.Tx, b *batch, run *store.Run) error {
 	case run.Covered != b.from || run.Epoch != b.epoch || run.EntryFault != nil:
 		return errStale
 	}
-	if m, ok := a.at[run.No]; !ok || m != (runMark{run.Epoch, run.Covered}) {
+	if m, ok := a.at[run.No]; b.from > 0 && (!ok || m != (runMark{run.Epoch, run.Covered})) {
 		a.forgetRun(run.No)
 	}
 	return nil
@@ -234,9 +234,6 @@ func (a *applier) end(tx *store.Tx, b *batch, run *store.Run) error {
 
 func (a *applier) forgetRun(run int64) {
 	delete(a.fresh, run)
-	if _, ok := a.at[run]; !ok {
-		return
-	}
 	delete(a.at, run)
 	for _, id := range a.kept.Keys() {
 		if id.run == run {
@@ -293,7 +290,7 @@ func (a *applier) find(tx *store.Tx, b *batch, run *store.Run, key string) (*kep
 func (a *applier) load(tx *store.Tx, run *store.Run, s *store.Stored) (*keptOp, error) {
 	spans, ok := store.Spans(s.Spans)
 	if !ok || len(spans) == 0 {
-		return nil, store.ErrUnusable
+		return nil, unsound("spans of operation %d", s.No)
 	}
 	lines, err := a.read(run, spans, s.CRC)
 	if err != nil {
@@ -305,7 +302,7 @@ func (a *applier) load(tx *store.Tx, run *store.Run, s *store.Stored) (*keptOp, 
 	for _, line := range lines {
 		e, fault := event.Decode(&doc, line)
 		if fault != "" {
-			return nil, store.ErrUnusable // the checksum says these are the lines
+			return nil, unsound("operation %d has a line that is no event", s.No) // the checksum says these are the lines
 		}
 		if fact, ok := payment.Project(e, &intern); ok {
 			k.state.Add(fact)

@@ -3,6 +3,7 @@ package ingest
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -131,7 +132,7 @@ func (w *linkWork) within() error {
 		}
 		a := k.answer(m.N)
 		if a == nil {
-			return store.ErrUnusable
+			return unsound("operation %d has no answer %d", m.Op, m.N)
 		}
 		answers = append(answers, a.Candidate(k.name()))
 		if a.AtOK {
@@ -195,7 +196,7 @@ func (w *linkWork) candidate(m store.Member) (payment.LinkPayment, error) {
 	}
 	c, ok := k.payment(m.N)
 	if !ok {
-		return c, store.ErrUnusable
+		return c, unsound("operation %d has no payment %d", m.Op, m.N)
 	}
 	links, err := w.tx.LinksTo(m.Op)
 	if err != nil {
@@ -384,7 +385,7 @@ func (a *applier) member(tx *store.Tx, no int64) (*keptOp, error) {
 		return nil, err
 	}
 	if run == nil {
-		return nil, store.ErrUnusable
+		return nil, unsound("there is no run %d", s.Run)
 	}
 	return a.load(tx, run, s)
 }
@@ -393,7 +394,7 @@ func (a *applier) member(tx *store.Tx, no int64) (*keptOp, error) {
 func (a *applier) need(tx *store.Tx, no int64) (*keptOp, error) {
 	k, err := a.member(tx, no)
 	if err == nil && k == nil {
-		err = store.ErrUnusable
+		err = unsound("there is no operation %d", no)
 	}
 	return k, err
 }
@@ -411,7 +412,7 @@ func (a *applier) strayByNumber(tx *store.Tx, no int64) (*keptOp, error) {
 		return nil, err
 	}
 	if run == nil {
-		return nil, store.ErrUnusable
+		return nil, unsound("there is no run %d", s.Run)
 	}
 	lines, err := a.read(run, []store.Span{{Offset: s.Offset, Length: s.Length}}, lineSum(0, s.CRC))
 	if err != nil {
@@ -420,7 +421,7 @@ func (a *applier) strayByNumber(tx *store.Tx, no int64) (*keptOp, error) {
 	var doc jsjson.Doc
 	e, fault := event.Decode(&doc, lines[0])
 	if fault != "" {
-		return nil, store.ErrUnusable
+		return nil, unsound("stray %d is no event", no)
 	}
 	k := &keptOp{stray: s, run: s.Run, state: &payment.State{}}
 	if fact, ok := payment.Project(e, nil); ok {
@@ -456,12 +457,17 @@ func (a *applier) outside(tx *store.Tx, no int64, k *keptOp) (payment.Outside, e
 		}
 		answer := by.answer(l.N)
 		if answer == nil {
-			return o, errors.Join(store.ErrUnusable, errors.New("a link names no answer"))
+			return o, unsound("operation %d has no answer %d", l.Op, l.N)
 		}
 		o.Linked = append(o.Linked, *answer)
 	}
 	k.linked = len(from) > 0 || len(to) > 0
 	return o, nil
+}
+
+// unsound says that rows of the index contradict each other.
+func unsound(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{store.ErrUnusable}, args...)...)
 }
 
 // rewrite writes an operation or stray again whose links have changed.

@@ -56,17 +56,20 @@ func (x *Indexer) Reindex(ctx context.Context, report func(Progress)) (Counts, e
 }
 
 func (x *Indexer) refill(ctx context.Context, ix *store.Index, report func(Progress)) error {
-	unlock, _, err := x.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	if x.apply.ix != ix {
 		x.apply.reset(ix)
 	}
 	x.apply.forget()
 	how := filling{anew: true, locked: true, report: report}
 	dir, err := x.openEvents()
+	if errors.Is(err, fs.ErrNotExist) && x.provisional {
+		return nil // nothing is there and nothing is made
+	}
+	unlock, _, lerr := x.lock(ctx)
+	if lerr != nil {
+		return lerr
+	}
+	defer unlock()
 	if errors.Is(err, fs.ErrNotExist) {
 		return x.fill(ctx, ix, nil, nil, how)
 	}

@@ -344,3 +344,62 @@ func TestKilledProcessesLeaveASoundIndex(t *testing.T) {
 		}
 	}
 }
+
+// Two processes on one root, whose run files are appended to, cut, rotated,
+// swapped, edited and removed, end up with what the files say.
+func TestChurnUnderTwoIndexersLeavesWhatTheFilesSay(t *testing.T) {
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 23))
+		root, path := newRoot(t)
+		xs := []*Indexer{open(t, root), open(t, root)}
+		if seed%2 == 0 {
+			watch(t, xs[0])
+		}
+		name := func() string { return path(fmt.Sprintf("%d.ndjson", r.IntN(4))) }
+		for step := range 150 {
+			file := name()
+			info, err := os.Stat(file)
+			switch k := r.IntN(10); {
+			case err != nil || k < 5:
+				for _, l := range toolCall(r, step, step) {
+					appendTo(t, file, l)
+				}
+			case k == 5:
+				_ = os.Truncate(file, r.Int64N(info.Size()+1))
+			case k == 6:
+				_ = os.Rename(file, name())
+			case k == 7:
+				_ = os.Remove(file)
+			case k == 8 && info.Size() > 0:
+				f, err := os.OpenFile(file, os.O_WRONLY, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = f.WriteAt([]byte("Z"), r.Int64N(info.Size()))
+				_ = f.Close()
+			default:
+				other := name()
+				_ = os.Rename(file, file+".t")
+				_ = os.Rename(other, file)
+				_ = os.Rename(file+".t", other)
+			}
+			if r.IntN(2) == 0 {
+				if err := xs[r.IntN(2)].Sync(context.Background()); err != nil {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+			}
+		}
+		for _, x := range xs {
+			mustBeSound(t, x)
+			if s, err := x.Status(context.Background()); err != nil || s.Private {
+				t.Errorf("seed %d: private index (%v)", seed, err)
+			}
+		}
+		if left, _ := filepath.Glob(filepath.Join(root, "guard", "*.unusable")); len(left) > 0 {
+			t.Errorf("seed %d: the index was given up: %v", seed, left)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -51,6 +52,8 @@ type app struct {
 	stdout, stderr io.Writer
 	env            environment
 	json           bool         // --json was given
+	called         string       // the command as it was found, for hints
+	width          int          // columns of the screen, if that is not for the machine to say
 	out            bytes.Buffer // the answer, written when the command has succeeded
 	began          bool         // a command's own code ran: errors before that are usage
 }
@@ -61,20 +64,24 @@ type status int
 
 func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
+// interrupted is the exit status shells give a program that Ctrl-C has ended.
+const interrupted = 130
+
 // finish writes the answer or the error and returns the exit status.
-func (a *app) finish(err error) int {
+func (a *app) finish(ctx context.Context, err error) int {
 	var s status
 	if err == nil || errors.As(err, &s) {
 		if a.out.Len() == 0 {
 			return int(s) // serve: stdout is the protocol's, and may be gone
 		}
-		if _, werr := a.stdout.Write(a.out.Bytes()); werr != nil {
-			return a.fail(errcode.Wrap(werr, errcode.Internal, "check where standard output goes", "write the answer"))
+		if err = a.write(ctx); err == nil {
+			return int(s)
 		}
-		return int(s)
 	}
-	if errors.Is(err, context.Canceled) {
-		err = errcode.New(errcode.Internal, "run it again", "stopped by a signal before the answer was complete")
+	if ctx.Err() != nil {
+		// Whatever a command makes of it, a person who ends it has seen no failure.
+		fmt.Fprintln(a.stderr, "interrupted")
+		return interrupted
 	}
 	if !a.began {
 		var known *errcode.Error
@@ -85,8 +92,61 @@ func (a *app) finish(err error) int {
 	return a.fail(err)
 }
 
+// write writes the answer. A reader that has stopped reading, or a screen that
+// a long answer scrolls over, must not keep a person from ending it: it is
+// written in pieces, and not waited for once ctx has ended.
+func (a *app) write(ctx context.Context) error {
+	const piece = 64 << 10
+	_, err := leave(ctx, func() (struct{}, error) {
+		for rest := a.out.Bytes(); len(rest) > 0; {
+			if err := ctx.Err(); err != nil {
+				return struct{}{}, err
+			}
+			n, err := a.stdout.Write(rest[:min(len(rest), piece)])
+			if err != nil {
+				return struct{}{}, errcode.Wrap(err, errcode.Internal, "check where standard output goes", "write the answer")
+			}
+			rest = rest[n:]
+		}
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// leave runs work that knows no context and leaves it to itself when ctx ends:
+// only for what holds nothing that has to be put back.
+func leave[T any](ctx context.Context, work func() (T, error)) (T, error) {
+	type outcome struct {
+		value  T
+		err    error
+		defect any
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		var o outcome
+		defer func() {
+			o.defect = recover()
+			done <- o
+		}()
+		o.value, o.err = work()
+	}()
+	select {
+	case o := <-done:
+		if o.defect != nil {
+			panic(o.defect)
+		}
+		return o.value, o.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
 func (a *app) fail(err error) int {
 	e := errcode.Of(err)
+	if e.Hint == helpHint && a.called != "" {
+		e.Hint = strings.TrimSuffix(a.called, " help") + " --help"
+	}
 	if a.json {
 		line := object{{"error", object{{"code", string(e.Code)}, {"message", oneLine(e.Message)}, {"hint", oneLine(e.Hint)}}}}
 		a.stderr.Write(append(encodeJSON(line, 0), '\n'))
@@ -132,8 +192,11 @@ func (a *app) document(compact []byte) error {
 	return nil
 }
 
+// helpHint stands for the help of the command that was called.
+const helpHint = "settlewatch --help"
+
 func usage(format string, args ...any) error {
-	return errcode.New(errcode.Usage, "settlewatch --help, or --help after the command", format, args...)
+	return errcode.New(errcode.Usage, helpHint, format, args...)
 }
 
 // asksJSON looks for --json before the flags are parsed, so that an error in
@@ -154,6 +217,22 @@ func asksJSON(args []string) bool {
 func terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// columns is the width of a person's screen, which may have been set; 0 for
+// anything else, which is not laid out to a width.
+func (a *app) columns() int {
+	if a.width > 0 || !terminal(a.stdout) {
+		return a.width
+	}
+	if n, err := strconv.Atoi(a.env.getenv("COLUMNS")); err == nil && n > 0 {
+		return n
+	}
+	n, _, err := term.GetSize(int(a.stdout.(*os.File).Fd()))
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // colour reports whether w may be coloured (https://no-color.org).

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -35,8 +36,8 @@ func (a *app) build() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "build [flags] [FILE...]",
 		Short: "assemble receipts straight from run files, without the index",
-		Long: `Assemble the receipts of one or more runs from their files: the latest run, the one
-named by --run, all of them, or the given files. With --json the document is the
+		Long: `Assemble the receipts of one or more runs from their files: the latest run (the last by file
+name), the one named by --run, all of them, or the given files. With --json the document is the
 one Haia Trace's build prints, byte for byte. A run with a malformed line is refused,
 and with it the whole build.
 
@@ -51,7 +52,7 @@ trace format gives it.`,
 	f := c.Flags()
 	o.rootOptions.flags(f)
 	f.Lookup("index").Usage = "taken as everywhere and ignored: build reads no index"
-	f.StringVar(&o.run, "run", "", "run to build: an id, run:<id> or latest")
+	f.StringVar(&o.run, "run", "", "run to build: an id, run:<id> or latest (the last by file name)")
 	f.BoolVar(&o.all, "all", false, "build every run")
 	templateFlag(f, &o.template, " or the path of a file")
 	f.StringVar(&o.status, "status", "", "show only receipts that are full or partial")
@@ -88,25 +89,23 @@ func (a *app) runBuild(ctx context.Context, o buildOptions, files []string) erro
 	}
 	runs := make([]assemble.Built, 0, len(chosen))
 	for _, r := range chosen {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		run, err := o.assembleRun(r, template.Template)
+		run, err := leave(ctx, func() (*assemble.Run, error) { return o.assembleRun(r, template.Template) })
 		if err != nil {
 			return err
 		}
 		runs = append(runs, assemble.Built{ID: r.id, Path: shownPath(r.path), Run: run})
 	}
 	if o.out != "" {
-		stored, err := store(string(o.out), runs)
+		stored, err := store(ctx, string(o.out), runs)
 		if err != nil {
 			return err
 		}
 		a.note("stored %s in %s", plural(int64(stored), "receipt"), plain.Quote(string(o.out), plain.Detail))
 	}
 	if o.json {
-		a.out.Write(assemble.AppendBuild(nil, runs, template, o.status))
-		return nil
+		document, err := leave(ctx, func() ([]byte, error) { return assemble.AppendBuild(nil, runs, template, o.status), nil })
+		a.out = *bytes.NewBuffer(document) // it may be large: not copied
+		return err
 	}
 	a.showBuild(runs, template, o.status)
 	return nil
@@ -145,7 +144,7 @@ func (o *buildOptions) choose(files []string) ([]runFile, error) {
 		runs = named(o.run) // an id may itself begin with "run:"
 	}
 	if len(runs) == 0 {
-		return nil, errcode.New(errcode.RunNotFound, "settlewatch build --all"+o.repeat()+", or settlewatch status"+o.repeat()+" for what is there",
+		return nil, errcode.New(errcode.RunNotFound, o.everyRun(),
 			"find run %s in %s", plain.Quote(id, plain.Detail), plain.Quote(string(o.dir), plain.Detail))
 	}
 	return runs, distinct(runs)
@@ -184,7 +183,7 @@ func templateError(ref string, err error) error {
 
 // store writes each receipt under its name (trace contract, section 7). Names
 // are checked before the first file is written, so a refusal leaves nothing.
-func store(dir string, runs []assemble.Built) (int, error) {
+func store(ctx context.Context, dir string, runs []assemble.Built) (int, error) {
 	type file struct {
 		name    string
 		receipt *assemble.Receipt
@@ -211,6 +210,9 @@ func store(dir string, runs []assemble.Built) (int, error) {
 	}
 	var buf []byte
 	for _, f := range files {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
 		buf = append(f.receipt.Append(buf[:0], 2, 0), '\n')
 		if err := safefile.WriteFile(filepath.Join(dir, f.name), buf, fs.FileMode(0o600)); err != nil {
 			return 0, errcode.Wrap(bare(err), errcode.Input, "another directory", "store receipt %s", plain.Quote(f.name, plain.Detail))

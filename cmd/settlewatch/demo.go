@@ -56,7 +56,7 @@ func (a *app) runDemo(ctx context.Context) (err error) {
 		return err
 	}
 	a.paragraph(`An agent paid four times over x402 while its recorder wrote each step down, one JSON line an event, into .trace/events. This demo copied such a recording into a temporary directory and indexed it. First, what happened to the money:`)
-	a.showPage(page, "settlewatch status --json")
+	a.showPage(listing{Page: page, every: "settlewatch status --json", whole: true})
 
 	full, open := pickDemo(page)
 	if full == nil || open == nil {
@@ -76,8 +76,8 @@ func (a *app) runDemo(ctx context.Context) (err error) {
 	a.showReceipt(r)
 
 	a.paragraph(`An agent that asks over MCP, with the tool explain, is told this instead of guessing and paying twice:`)
-	for line := range strings.Lines(mcp.Explanation(r)) {
-		a.say("  | %s", strings.TrimRight(line, "\n"))
+	for line := range strings.SplitSeq(mcp.Explanation(r), "\n") {
+		a.tell("  | " + line)
 	}
 	a.paragraph(`That is all there is to it: the run files are the truth, the index beside them is a cache, nothing was dialled, and the temporary directory is already gone. To use it on your own agent:`)
 	a.say("  settlewatch list --dir .trace         the same table, from your agent's traces")
@@ -118,19 +118,13 @@ func pickDemo(p *ingest.Page) (full, open *ingest.Row) {
 
 // paragraph adds text, wrapped for a terminal, between empty lines.
 func (a *app) paragraph(text string) {
-	const width = 88
-	a.say("")
-	line := ""
-	for _, word := range strings.Fields(text) {
-		if line != "" && len(line)+1+len(word) > width {
-			a.say("%s", line)
-			line = ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
+	width := 88
+	if columns := a.columns(); columns > 0 {
+		width = min(width, columns)
 	}
-	a.say("%s", line)
+	a.say("")
+	for _, line := range wrap(text, width) {
+		a.say("%s", line)
+	}
 	a.say("")
 }

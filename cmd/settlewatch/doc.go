@@ -9,7 +9,7 @@
 //
 // Rules of the output:
 //
-//   - stdout carries the answer and nothing else. It is written once, when the
+//   - stdout carries the answer and nothing else. It is written when the
 //     command has succeeded; with --json a failure leaves it empty.
 //   - stderr carries notes, progress and the error. With --json the error is
 //     {"error": {"code", "message", "hint"}} on one line.
@@ -17,6 +17,8 @@
 //     sentence. Only `receipt --json` and `build --json` are byte-exact.
 //   - Colour and progress bars appear on a terminal only; NO_COLOR turns colour
 //     off. Nothing is said by colour alone.
+//   - A table or paragraph is laid out to the width of a terminal, and to none
+//     elsewhere. An id is cut only to what can be typed back.
 //   - Exit status: 0 answered, 1 could not answer, 2 bad usage or configuration,
-//     3 damage or unsoundness found.
+//     3 damage or unsoundness found, 130 interrupted.
 package main

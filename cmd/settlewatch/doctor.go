@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/settlewatch/settlewatch/assemble"
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
 	"github.com/settlewatch/settlewatch/ingest"
 	"github.com/settlewatch/settlewatch/internal/errcode"
@@ -30,15 +33,11 @@ func (a *app) doctor() *cobra.Command {
 		Short: "check the machine, the trace root, the index and the hosts",
 		Long: `Check what settlewatch depends on and say what to do about each finding. The index is
 opened, brought up to date and read; fsck proves it right row by row. Exit status 3 when
-something fails: a damaged run, run files that cannot be read, an index that cannot be
-used.`,
+something fails: a root that is not there, a damaged run, run files that cannot be read, a
+broken template, an index that cannot be used.`,
 		Args: operands(0, 0),
 	}, func(ctx context.Context, _ []string) error {
-		d, err := a.examine(ctx, o)
-		if err != nil {
-			return err
-		}
-		return a.showFindings(d, asJSON)
+		return a.showFindings(a.examine(ctx, o), asJSON)
 	})
 	o.flags(c.Flags())
 	jsonFlag(c.Flags(), &asJSON)
@@ -94,23 +93,66 @@ func (a *app) showFindings(d findings, asJSON bool) error {
 }
 
 // examine makes every check. A check that cannot be made is a finding, not an
-// error; only a root that is not there ends the examination.
-func (a *app) examine(ctx context.Context, o rootOptions) (findings, error) {
+// error. Without a root what needs none is still checked.
+func (a *app) examine(ctx context.Context, o rootOptions) findings {
 	var d findings
+	d.add("program", fine, "", "settlewatch %s, reads %s", version(), traceFormat)
 	root, err := o.resolve()
 	if err != nil {
-		return nil, err
+		d.fail("root", err)
+		a.checkClock(&d, nil)
+		checkWatch(&d, filepath.Join(string(o.dir), "events"))
+	} else {
+		a.checkRoot(&d, root)
+		runs := listRuns(root)
+		d.runFiles(runs)
+		a.checkClock(&d, runs)
+		d.adapters(runs)
+		checkWatch(&d, filepath.Join(root, "events"))
 	}
-	d.add("program", fine, "", "settlewatch %s, reads %s", version(), traceFormat)
-	a.checkRoot(&d, root)
-	runs := listRuns(root)
-	d.runFiles(runs)
-	a.checkClock(&d, runs)
-	d.adapters(runs)
-	checkWatch(&d, filepath.Join(root, "events"))
-	a.checkIndex(ctx, &d, o)
+	d.templates(o)
+	if err == nil {
+		a.checkIndex(ctx, &d, o)
+	}
 	a.checkHosts(&d, o)
-	return d, nil
+	return d
+}
+
+// fail makes an error a finding. What sends others here must not send a person
+// round in a circle.
+func (d *findings) fail(check string, err error) {
+	e := errcode.Of(err)
+	hint := e.Hint
+	if strings.Contains(hint, "settlewatch doctor") {
+		hint = "report this with the output of settlewatch version"
+		if e.Code == errcode.Index {
+			hint = "name a writable place with --index"
+		}
+	}
+	d.add(check, failure, hint, "%s", e.Message)
+}
+
+// templates reads every template that has a name.
+func (d *findings) templates(o rootOptions) {
+	names, lib, err := o.templates()
+	if err != nil {
+		d.fail("templates", err)
+		return
+	}
+	own := 0
+	for _, name := range names {
+		r, err := lib.Resolve(name, nil)
+		switch {
+		case err != nil:
+			d.add("templates", failure, "put the file right, or move it elsewhere; a broken one never falls back to the shipped one of its name",
+				"%s: %s", shown(filepath.Join(lib.Dir, name+templateSuffix)), errcode.Of(templateError(name, err)).Message)
+		case r.Origin != assemble.OriginBuiltin:
+			own++
+		}
+	}
+	if d.quiet("templates") {
+		d.add("templates", fine, "", "%s can be read, %d of them your own", plural(int64(len(names)), "template"), own)
+	}
 }
 
 func (a *app) checkRoot(d *findings, root string) {
@@ -249,11 +291,12 @@ func (a *app) checkClock(d *findings, runs []runFile) {
 var knownAdapters = []string{"trace-x402", "trace-circle"}
 
 // adapters reads the beginning of the newest runs and names the recorders it
+// does not know, which are most likely the person's own, and versions of x402 it
 // does not know. Their events are served as the contract says for unknown
 // members.
 func (d *findings) adapters(runs []runFile) {
 	const newest, beginning = 20, 64 << 10
-	seen := map[string]bool{}
+	seen, own := map[string]bool{}, map[string]bool{}
 	var doc jsjson.Doc
 	var buf []byte
 	for _, r := range runs[max(0, len(runs)-newest):] {
@@ -274,37 +317,36 @@ func (d *findings) adapters(runs []runFile) {
 			}
 			event := doc.Root()
 			if name := event.Get("adapter").Text(); name != nil && !slices.Contains(knownAdapters, string(name)) {
-				seen["adapter "+plain.Quote(string(name), 60)] = true
+				own[plain.Quote(string(name), 60)] = true
 			}
 			if v := event.Get("payload").Get("x402_version"); v.Kind() == jsjson.Number && v.Float() > 2 {
 				seen["x402 version "+string(jsjson.AppendNumber(nil, v.Float()))] = true
 			}
 		}
 	}
-	if len(seen) == 0 {
-		return
+	if len(own) > 0 {
+		d.add("recorder", notice, "a template of your own, if their operations are to be judged: settlewatch template new",
+			"events of other adapters than %s: %s", strings.Join(knownAdapters, " and "), few(slices.Sorted(maps.Keys(own))))
 	}
-	var names []string
-	for name := range seen {
-		names = append(names, name)
+	if len(seen) > 0 {
+		d.add("recorder", warning, "look for a newer settlewatch; until then read such operations with care",
+			"events of kinds this version does not know: %s", few(slices.Sorted(maps.Keys(seen))))
 	}
-	slices.Sort(names)
-	d.add("recorder", warning, "look for a newer settlewatch; until then read such operations with care",
-		"events of kinds this version does not know: %s", few(names))
 }
 
 func (a *app) checkIndex(ctx context.Context, d *findings, o rootOptions) {
-	x, err := a.open(ctx, o)
+	// What the index warns of is a finding here, not a note beside them.
+	x, err := a.openWith(ctx, o, readTemplateFile, slog.New(&noter{tell: func(text string) {
+		d.add("index", warning, "", "%s", text)
+	}}))
 	if err != nil {
-		e := errcode.Of(err)
-		d.add("index", failure, e.Hint, "%s", e.Message)
+		d.fail("index", err)
 		return
 	}
 	defer x.Close()
 	s, err := x.Status(ctx)
 	if err != nil {
-		e := errcode.Of(err)
-		d.add("index", failure, e.Hint, "%s", e.Message)
+		d.fail("index", err)
 		return
 	}
 	a.indexFindings(d, s, o)
@@ -327,7 +369,9 @@ func (a *app) checkIndex(ctx context.Context, d *findings, o rootOptions) {
 }
 
 func (a *app) indexFindings(d *findings, s *ingest.Status, o rootOptions) {
-	if s.Private {
+	if o.noEvents() {
+		d.add("index", notice, "", "none is kept until there is an events directory")
+	} else if s.Private {
 		d.add("index", warning, "give the guard directory to this user, or name a writable file with --index",
 			"the usual place cannot be used, so each process builds an index of its own: %s", shown(s.Index))
 	} else {
@@ -366,15 +410,20 @@ func (a *app) checkHosts(d *findings, o rootOptions) {
 	found := false
 	for _, h := range hosts {
 		file := h.file(p)
-		switch state, command := configured(file, h, serverName); state {
+		switch state, server := configured(file, h, serverName); state {
 		case "installed":
 			found = true
+			command := server.Command
 			if _, err := os.Stat(command); filepath.IsAbs(command) && err != nil {
 				d.add("hosts", warning, again(h.id)+" --write", "%s would start %s, which is not there", h.name, shown(command))
 			} else if !filepath.IsAbs(command) {
 				d.add("hosts", notice, again(h.id)+" --write", "%s starts %s by a name that depends on its PATH", h.name, shown(command))
 			} else {
 				d.add("hosts", fine, "", "%s starts %s", h.name, shown(command))
+			}
+			if dir, err := filepath.Abs(string(o.dir)); err == nil && server.root() != "" && server.root() != dir {
+				d.add("hosts", notice, "nothing, if that is meant; to have both: "+again(h.id)+" --name NAME --write",
+					"%s has it read another root, %s", h.name, shown(server.root()))
 			}
 		case "not installed":
 			d.add("hosts", notice, again(h.id), "%s is here and does not start settlewatch: %s", h.name, shown(file))

@@ -15,7 +15,7 @@ func (a *app) explain() *cobra.Command {
 		Use:   "explain [flags] [RUN] OPERATION",
 		Short: "explain the receipt of one operation in sentences",
 		Long: `Say what was observed of one operation, in order, what is missing and what that means.
-The text follows from the receipt alone and is what the agent is told.
+The text is what the agent is told; above it stands what the payment was for.
 ` + operandsHelp,
 		Args: operands(0, 2),
 	}, func(ctx context.Context, args []string) error {
@@ -23,7 +23,9 @@ The text follows from the receipt alone and is what the agent is told.
 			if o.json {
 				return a.document(mcp.ExplainDocument(r))
 			}
-			a.say("%s", mcp.Explanation(r))
+			a.show(paidTable(r))
+			a.say("")
+			a.tell(mcp.Explanation(r))
 			return nil
 		})
 	})

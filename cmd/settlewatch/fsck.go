@@ -33,21 +33,29 @@ no index can put right: settlewatch status names them.`,
 		if err != nil {
 			return err
 		}
+		if report.Counts.Runs == 0 {
+			a.noteEmpty(o)
+		}
 		if asJSON {
 			differences := make([]string, len(report.Differences))
 			for i, d := range report.Differences {
 				differences[i] = plain.Clean(d, plain.Explanation)
 			}
 			a.answer(append(append(object{{"shape", "fsck/1"}, {"sound", len(differences) == 0}}, countsJSON(report.Counts)...),
-				member{"damaged_total", report.Damaged}, member{"differences", differences}))
+				member{"damaged_total", report.Damaged}, member{"private_index", report.Private}, member{"differences", differences}))
 		} else {
 			a.showCounts(report.Counts)
 			for _, d := range report.Differences {
 				a.say("differs: %s", plain.Clean(d, plain.Explanation))
 			}
-			if len(report.Differences) == 0 {
+			switch {
+			case o.noEvents():
+				a.say("nothing to check")
+			case len(report.Differences) == 0 && report.Private:
+				a.tell("no index is kept at the usual place, which cannot be used; the private one of this process equals a fresh one")
+			case len(report.Differences) == 0:
 				a.say("the index is sound")
-			} else {
+			default:
 				a.say("the index differs from its run files; try: settlewatch reindex%s", oneLine(o.repeat()))
 			}
 			if report.Damaged > 0 {

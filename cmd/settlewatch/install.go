@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,29 +94,46 @@ func (a *app) listHosts(o installOptions) error {
 	return nil
 }
 
-// configured says whether a host's file names our server, and which command it
-// would start.
-func configured(file string, h host, name string) (state, command string) {
-	data, err := safefile.ReadFile(file, maxConfig)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "no file", ""
-	}
-	if err != nil {
-		return "cannot be read", ""
-	}
-	var top map[string]json.RawMessage
-	if json.Unmarshal(data, &top) != nil {
-		return "not plain JSON", ""
-	}
-	var servers map[string]struct {
-		Command string `json:"command"`
-	}
-	if json.Unmarshal(top[h.key], &servers) == nil {
-		if s, ok := servers[name]; ok {
-			return "installed", s.Command
+// server is what a host's file says of a server.
+type server struct {
+	Command string   `json:"command"`
+	Args    []string `json:"args"`
+}
+
+// root is the trace root the server would read; "" when that cannot be told,
+// as for one that depends on where the host starts it.
+func (s server) root() string {
+	for i, arg := range s.Args {
+		if dir, ok := strings.CutPrefix(arg, "--dir="); ok && filepath.IsAbs(dir) {
+			return filepath.Clean(dir)
+		}
+		if arg == "--dir" && i+1 < len(s.Args) && filepath.IsAbs(s.Args[i+1]) {
+			return filepath.Clean(s.Args[i+1])
 		}
 	}
-	return "not installed", ""
+	return ""
+}
+
+// configured says whether a host's file names our server, and what it would
+// start.
+func configured(file string, h host, name string) (state string, found server) {
+	data, err := safefile.ReadFile(file, maxConfig)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "no file", server{}
+	}
+	if err != nil {
+		return "cannot be read", server{}
+	}
+	var top map[string]json.RawMessage
+	if json.Unmarshal(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), &top) != nil {
+		return "not plain JSON", server{}
+	}
+	var servers map[string]json.RawMessage
+	if json.Unmarshal(top[h.key], &servers) != nil || servers[name] == nil {
+		return "not installed", server{}
+	}
+	_ = json.Unmarshal(servers[name], &found) // what is of another kind starts nothing
+	return "installed", found
 }
 
 func (a *app) runInstall(o installOptions, h host) error {
@@ -148,12 +166,17 @@ func (a *app) runInstall(o installOptions, h host) error {
 		a.say("or let settlewatch do it: %s --write", oneLine(o.again(h.id)))
 		return nil
 	}
+	_, before := configured(file, h, o.name)
 	backup, changed, err := a.writeEntry(file, h, o.name, entry)
 	if err != nil {
 		return o.refuseFile(file, h, err)
 	}
+	replaced := before.root()
+	if abs, err := filepath.Abs(string(o.dir)); err != nil || abs == replaced {
+		replaced = ""
+	}
 	if o.json {
-		a.answer(installJSON(h, o, file, entry, changed, backup))
+		a.answer(installJSON(h, o, file, entry, changed, backup).add("replaced_dir", replaced))
 		return nil
 	}
 	switch {
@@ -163,6 +186,9 @@ func (a *app) runInstall(o installOptions, h host) error {
 		a.say("wrote %s; the old file is %s", plain.Quote(file, plain.Detail), plain.Quote(backup, plain.Detail))
 	default:
 		a.say("wrote %s", plain.Quote(file, plain.Detail))
+	}
+	if replaced != "" {
+		a.tell("replaced the entry for " + shown(replaced) + "; use --name to keep both")
 	}
 	a.say("now %s", h.after)
 	return nil

@@ -32,7 +32,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, env: env, json: asksJSON(args)}
 	root := a.root()
 	root.SetArgs(args)
-	return a.finish(a.execute(ctx, root))
+	return a.finish(ctx, a.execute(ctx, root))
 }
 
 // execute runs the command. A defect ends it as an error with a code, not with
@@ -46,5 +46,9 @@ func (a *app) execute(ctx context.Context, root *cobra.Command) (err error) {
 			err = errcode.New(errcode.Internal, "report this with the output of settlewatch version", "run into a defect: %v", defect)
 		}
 	}()
-	return root.ExecuteContext(ctx)
+	called, err := root.ExecuteContextC(ctx)
+	if called != nil {
+		a.called = called.CommandPath()
+	}
+	return err
 }

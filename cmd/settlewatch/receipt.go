@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/settlewatch/settlewatch/assemble/jsjson"
 	"github.com/settlewatch/settlewatch/ingest"
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
@@ -28,7 +29,7 @@ func (o *receiptOptions) bind(c *cobra.Command) {
 }
 
 const operandsHelp = `
-RUN is a run id, run:<id> or latest; without it the latest run is meant. OPERATION is an
+RUN is a run id, run:<id> or latest, the last run by file name; without it that is meant. OPERATION is an
 operation id, or the beginning of one if only one operation of the run begins so.`
 
 func (a *app) receipt() *cobra.Command {
@@ -70,6 +71,15 @@ func (a *app) withReceipt(ctx context.Context, o receiptOptions, args []string, 
 	if !o.null {
 		operation = args[len(args)-1]
 	}
+	for i, arg := range args {
+		if arg == "" {
+			what := "RUN"
+			if !o.null && i == len(args)-1 {
+				what = "OPERATION"
+			}
+			return usage("%s is blank; settlewatch list%s shows what there is", what, o.repeat())
+		}
+	}
 	x, err := a.open(ctx, o.rootOptions)
 	if err != nil {
 		return err
@@ -88,14 +98,53 @@ func (a *app) withReceipt(ctx context.Context, o receiptOptions, args []string, 
 	return show(r)
 }
 
+// paidTable says what the payment of an operation was for: what was asked, if
+// none was made.
+func paidTable(r *ingest.Receipt) *table {
+	t := &table{width: plain.Explanation}
+	amount := dash(r.Amount)
+	if r.Amount != "" {
+		amount += " (atomic units)"
+	}
+	t.row("", "payee", dash(r.Counterparty))
+	t.row("", "amount", amount)
+	t.row("", "asset", dash(r.Asset))
+	t.row("", "resource", dash(r.Resource))
+	for _, hash := range transactions(r) {
+		t.row("", "transaction", hash)
+	}
+	return t
+}
+
+// transactions are those the events name, each once (trace contract, sections 9
+// and 10). That one is named does not say that it was settled.
+func transactions(r *ingest.Receipt) []string {
+	var d jsjson.Doc
+	if d.Parse(r.Append(nil, 0, 0)) != nil {
+		return nil // an event as deep as may be is deeper inside a receipt
+	}
+	var found []string
+	for e := range d.Root().Get("events").Elements() {
+		payload := e.Get("payload")
+		for _, n := range []jsjson.Node{payload.Get("settle").Get("transaction"), payload.Get("tx_hash")} {
+			if text := string(n.Text()); text != "" && !slices.Contains(found, text) {
+				found = append(found, text)
+			}
+		}
+	}
+	return found
+}
+
 func (a *app) showReceipt(r *ingest.Receipt) {
-	t := table{}
+	t := table{width: plain.Explanation}
 	t.row("", "run", r.Run)
 	t.row("", "operation", operationName([]byte(r.Operation), r.Ref.Null))
 	t.row("", "template", fmt.Sprintf("%s (%s)", r.Template.Name, r.Template.Origin))
 	t.row(verdictStyle(r.Full(), len(r.Exceptions())), "verdict", r.Completeness())
-	t.row("", "settlement", dash(r.Settlement))
+	t.row(settlementStyle(r.Settlement), "settlement", dash(r.Settlement))
 	t.row("", "events", fmt.Sprint(r.EventCount()))
+	paid := paidTable(r)
+	t.rows, t.styles = append(t.rows, paid.rows...), append(t.styles, paid.styles...)
 	if r.Linked != nil {
 		t.row("", "linked to", operationName([]byte(r.Linked.Operation), r.Linked.Null)+" of run "+r.Linked.Run)
 	}
@@ -134,13 +183,16 @@ func (a *app) showReceipt(r *ingest.Receipt) {
 			expected = append(expected, w.Event)
 		}
 		a.say("")
-		a.say("missing %s: expected %s", plain.Clean(s.ID, plain.Detail), plain.Clean(strings.Join(expected, " or "), plain.Detail))
+		a.tell(fmt.Sprintf("missing %s: expected %s", plain.Clean(s.ID, plain.Detail), plain.Clean(strings.Join(expected, " or "), plain.Detail)))
 		if s.Explanation != "" {
-			a.say("  %s", plain.Clean(s.Explanation, plain.Explanation))
+			a.tell("  " + plain.Clean(s.Explanation, plain.Explanation))
 		}
 	}
 	if faults := r.Exceptions(); len(faults) > 0 {
 		a.say("")
-		a.say("faults: %s", plain.Clean(tally(faults), plain.Explanation))
+		a.tell("faults: " + plain.Clean(tally(faults), plain.Explanation))
+	} else if !r.Full() && len(missing) == 0 {
+		a.say("")
+		a.tell("partial although nothing is missing: the template requires no stage, and none of its stages was witnessed")
 	}
 }

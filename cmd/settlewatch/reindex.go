@@ -20,16 +20,25 @@ func (a *app) reindex() *cobra.Command {
 Answers do not change by it: the files are the truth, the index is a cache.`,
 		Args: operands(0, 0),
 	}, func(ctx context.Context, _ []string) error {
-		x, err := a.open(ctx, o)
-		if err != nil {
+		if _, err := o.resolve(); err != nil {
 			return err
 		}
-		defer x.Close()
 		p := a.progress("indexing")
-		counts, err := x.Reindex(ctx, p.report)
+		var counts ingest.Counts
+		if !o.noEvents() { // else nothing is made in what may be no root
+			x, err := a.open(ctx, o)
+			if err != nil {
+				return err
+			}
+			defer x.Close()
+			if counts, err = x.Reindex(ctx, p.report); err != nil {
+				p.end()
+				return err
+			}
+		}
 		took := p.end()
-		if err != nil {
-			return err
+		if counts.Runs == 0 {
+			a.noteEmpty(o)
 		}
 		if asJSON {
 			a.answer(append(object{{"shape", "reindex/1"}}, append(countsJSON(counts), object{

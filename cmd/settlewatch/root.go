@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -35,7 +36,7 @@ Without a command but with flags it serves MCP on stdin and stdout:
 settlewatch --dir .trace is settlewatch serve --dir .trace.
 
 New here? settlewatch demo explains itself on a recorded trace.`,
-		Args: cobra.NoArgs,
+		Args: knownCommand,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if showVersion {
 				a.began = true
@@ -82,13 +83,41 @@ func strictGroups(root *cobra.Command) {
 			c.RunE = func(c *cobra.Command, args []string) error {
 				topic, rest, err := c.Root().Find(args)
 				if topic == nil || err != nil || len(rest) > 0 {
-					return usage("there is no command %s", plain.Quote(strings.Join(args, " "), plain.Detail))
+					name := strings.Join(args, " ")
+					if topic == nil || len(rest) == 0 {
+						topic, rest = c.Root(), args
+					}
+					return usage("there is no command %s%s", plain.Quote(name, plain.Detail), didYouMean(topic, rest))
 				}
 				topic.InitDefaultHelpFlag()
 				return topic.Help()
 			}
 		}
 	}
+}
+
+// knownCommand refuses a command that a group does not have, and names those
+// that are spelled alike.
+func knownCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usage("unknown command %s for %s%s", plain.Quote(args[0], plain.Detail), c.CommandPath(), didYouMean(c, args))
+}
+
+func didYouMean(c *cobra.Command, args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	c.SuggestionsMinimumDistance = 2
+	names := c.SuggestionsFor(args[0])
+	if len(names) == 0 {
+		return ""
+	}
+	for i, name := range names {
+		names[i] = c.CommandPath() + " " + name
+	}
+	return " (did you mean " + strings.Join(names, " or ") + "?)"
 }
 
 // flagError says in our words what is wrong with a flag.
@@ -136,8 +165,10 @@ func (a *app) command(c *cobra.Command, answer func(ctx context.Context, args []
 		var blank error
 		cmd.Flags().Visit(func(f *pflag.Flag) {
 			// A blank path would quietly mean the working directory (trace
-			// contract, section 1).
-			if f.Value.Type() == "path" && strings.TrimSpace(f.Value.String()) == "" {
+			// contract, section 1), any other blank value that the flag was not
+			// given: most likely a variable was empty, and what it was to choose
+			// must not be everything.
+			if kind := f.Value.Type(); (kind == "path" || kind == "string") && strings.TrimSpace(f.Value.String()) == "" {
 				blank = usage("--%s is blank", f.Name)
 			}
 		})
@@ -208,10 +239,38 @@ func (o *rootOptions) noRuns() error {
 
 // worded gives an error of the index the words of the command line.
 func (o *rootOptions) worded(err error) error {
-	if err != nil && errcode.Of(err).Code == errcode.NoRuns {
+	if err == nil {
+		return nil
+	}
+	switch e := errcode.Of(err); e.Code {
+	case errcode.NoRuns:
 		return o.noRuns()
+	case errcode.RunNotFound:
+		return errcode.New(e.Code, o.everyRun(), "%s", e.Message)
 	}
 	return err
+}
+
+// everyRun is a hint for who named a run that is not there.
+func (o *rootOptions) everyRun() string {
+	return "settlewatch status --runs" + o.repeat() + " lists every run"
+}
+
+// noEvents reports whether the root has no events directory.
+func (o *rootOptions) noEvents() bool {
+	_, err := os.Stat(filepath.Join(string(o.dir), "events"))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// noteEmpty tells a person who has perhaps named the wrong root; that there is
+// nothing is an answer all the same.
+func (a *app) noteEmpty(o rootOptions) {
+	events := filepath.Join(string(o.dir), "events")
+	if o.noEvents() {
+		a.note("note: there is no events/ in %s: is --dir right?", plain.Quote(string(o.dir), plain.Detail))
+	} else if len(listRuns(string(o.dir))) == 0 {
+		a.note("note: there is no run in %s: is --dir right?", plain.Quote(events, plain.Detail))
+	}
 }
 
 func jsonFlag(f *pflag.FlagSet, v *bool) {
@@ -235,10 +294,10 @@ func (o *rootOptions) resolve() (string, error) {
 // open opens the index of the root for a person, who may name templates by
 // path.
 func (a *app) open(ctx context.Context, o rootOptions) (*ingest.Indexer, error) {
-	return a.openWith(ctx, o, readTemplateFile, slog.LevelError)
+	return a.openWith(ctx, o, readTemplateFile, slog.New(&noter{tell: func(text string) { a.note("note: %s", text) }}))
 }
 
-func (a *app) openWith(ctx context.Context, o rootOptions, readFile func(string) ([]byte, error), level slog.Level) (*ingest.Indexer, error) {
+func (a *app) openWith(ctx context.Context, o rootOptions, readFile func(string) ([]byte, error), log *slog.Logger) (*ingest.Indexer, error) {
 	real, err := o.resolve()
 	if err != nil {
 		return nil, err
@@ -249,7 +308,7 @@ func (a *app) openWith(ctx context.Context, o rootOptions, readFile func(string)
 		TemplatesDir: string(o.templatesDir),
 		Now:          a.env.now,
 		ReadFile:     readFile,
-		Log:          a.log(level),
+		Log:          log,
 	})
 }
 

@@ -128,7 +128,7 @@ func (r runFile) unreadable(err error) error {
 		return errcode.New(errcode.RunDamaged, "put a regular, readable file in its place or move it out of events/",
 			"read run %s: %s: %s", id, plain.Quote(r.path, plain.Detail), odd.Reason)
 	case errors.Is(err, fs.ErrNotExist):
-		return errcode.New(errcode.RunNotFound, "settlewatch status for what is there",
+		return errcode.New(errcode.RunNotFound, "settlewatch status --runs for what is there",
 			"read run %s: no file %s", id, plain.Quote(r.path, plain.Detail))
 	case errors.Is(err, safefile.ErrTooLarge):
 		return errcode.New(errcode.Input, "settlewatch list and settlewatch receipt, which read a run of any size",

@@ -42,7 +42,7 @@ answering every request it has read.`,
 		traces := newLateTraces(func(ctx context.Context) (*ingest.Indexer, error) {
 			// An agent names templates and never paths (trace contract, section 12.6).
 			// How files are watched is for the host's log, as is what became of them.
-			return a.openWith(ctx, o.rootOptions, nil, slog.LevelInfo)
+			return a.openWith(ctx, o.rootOptions, nil, a.log(slog.LevelInfo))
 		})
 		defer traces.close()
 		// The index is built while the host still initialises; a root that is not

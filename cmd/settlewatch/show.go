@@ -1,10 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
+	"slices"
 	"strings"
-	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
@@ -12,6 +12,7 @@ import (
 // The colours in use, as the terminal spells them.
 const (
 	red    = "31"
+	green  = "32"
 	yellow = "33"
 	bold   = "1"
 )
@@ -38,36 +39,187 @@ func (t *table) row(style string, cells ...string) {
 	t.styles = append(t.styles, style)
 }
 
-// show adds a table to the answer.
-func (a *app) show(t *table) {
-	var b bytes.Buffer
-	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	if t.head != nil {
-		fmt.Fprintln(w, strings.Join(t.head, "\t"))
+// without drops the columns of these names.
+func (t *table) without(names ...string) *table {
+	kept := func(cells []string) []string {
+		var out []string
+		for i, cell := range cells {
+			if !slices.Contains(names, t.head[i]) {
+				out = append(out, cell)
+			}
+		}
+		return out
 	}
+	out := &table{head: kept(t.head), width: t.width, styles: t.styles}
+	for _, row := range t.rows {
+		out.rows = append(out.rows, kept(row))
+	}
+	return out
+}
+
+// clean makes every cell fit to be shown.
+func (t *table) clean() {
 	width := t.width
 	if width == 0 {
 		width = plain.Detail
 	}
 	for _, row := range t.rows {
-		cells := make([]string, len(row))
 		for i, cell := range row {
-			cells[i] = plain.Clean(cell, width)
+			row[i] = plain.Clean(cell, width)
 		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
-	w.Flush()
-	colour := a.colour(a.stdout)
-	styles := t.styles
+}
+
+const gap = 2 // spaces between columns
+
+// widths are those of the columns.
+func (t *table) widths() []int {
+	var widths []int
+	for _, row := range append([][]string{t.head}, t.rows...) {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	return widths
+}
+
+// natural is the width of the whole table, and rest that of all but the last
+// column.
+func (t *table) natural() (whole, rest int) {
+	widths := t.widths()
+	for _, w := range widths[:max(0, len(widths)-1)] {
+		rest += w + gap
+	}
+	if len(widths) == 0 {
+		return 0, 0
+	}
+	return rest + widths[len(widths)-1], rest
+}
+
+// narrowest is what a last column is still wrapped into. A screen that leaves
+// less shows a block a row.
+const narrowest = 20
+
+// show adds a table to the answer, as wide as the screen allows.
+func (a *app) show(t *table) {
+	t.clean()
+	columns := a.columns()
+	whole, rest := t.natural()
+	last := 0 // what the last column is wrapped into; 0 for no limit
+	if columns > 0 && whole > columns {
+		if last = columns - rest; last < narrowest {
+			if t.head != nil {
+				a.showBlocks(t, columns)
+				return
+			}
+			last = narrowest
+		}
+	}
+	widths := t.widths()
 	if t.head != nil {
-		styles = append([]string{bold}, styles...)
+		a.showRow(bold, t.head, widths, last)
 	}
-	for i, line := range strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n") {
-		if line = strings.TrimRight(line, " "); colour && i < len(styles) {
-			line = paint(styles[i], line)
+	for i, row := range t.rows {
+		a.showRow(t.styles[i], row, widths, last)
+	}
+}
+
+// showRow adds a row, whose last cell may take several lines.
+func (a *app) showRow(style string, cells []string, widths []int, last int) {
+	line := ""
+	for i, cell := range cells {
+		at := utf8.RuneCountInString(line)
+		if i == len(widths)-1 {
+			for j, part := range wrap(cell, last) {
+				if j > 0 {
+					a.line(style, line)
+					line = strings.Repeat(" ", at)
+				}
+				line += part
+			}
+			break
 		}
-		a.out.WriteString(line)
-		a.out.WriteByte('\n')
+		line += cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+gap)
+	}
+	a.line(style, line)
+}
+
+// showBlocks adds a table as one block a row: a line a cell that says
+// something.
+func (a *app) showBlocks(t *table, columns int) {
+	labels := 0
+	for _, name := range t.head {
+		labels = max(labels, utf8.RuneCountInString(name))
+	}
+	widths := []int{labels, 0}
+	for i, row := range t.rows {
+		if i > 0 {
+			a.line("", "")
+		}
+		for j, cell := range row {
+			if cell != "" && cell != "-" {
+				a.showRow(t.styles[i], []string{t.head[j], cell}, widths, max(1, columns-labels-gap))
+			}
+		}
+	}
+}
+
+func (a *app) line(style, text string) {
+	if text = strings.TrimRight(text, " "); a.colour(a.stdout) && text != "" {
+		text = paint(style, text)
+	}
+	a.out.WriteString(text)
+	a.out.WriteByte('\n')
+}
+
+// wrap breaks a text between words into lines of at most width characters; 0
+// means one line. A word that is longer stays whole: it may be copied.
+func wrap(text string, width int) []string {
+	if width <= 0 || utf8.RuneCountInString(text) <= width {
+		return []string{text}
+	}
+	var lines []string
+	line, length := "", 0
+	for word := range strings.SplitSeq(text, " ") {
+		n := utf8.RuneCountInString(word)
+		if line != "" && length+1+n > width {
+			lines = append(lines, line)
+			line, length = "", 0
+		}
+		if line != "" {
+			line, length = line+" ", length+1
+		}
+		line, length = line+word, length+n
+	}
+	return append(lines, line)
+}
+
+// tell adds clean text, on a screen wrapped to its width. Further lines of a
+// paragraph begin below its first word, behind a mark and spaces.
+func (a *app) tell(text string) {
+	columns := a.columns()
+	for line := range strings.SplitSeq(text, "\n") {
+		body := strings.TrimLeft(line, " |-")
+		indent := utf8.RuneCountInString(line) - utf8.RuneCountInString(body)
+		if columns == 0 || indent+narrowest > columns {
+			a.say("%s", line)
+			continue
+		}
+		mark, below := line[:len(line)-len(body)], strings.Map(func(r rune) rune {
+			if r == '|' {
+				return r
+			}
+			return ' '
+		}, line[:len(line)-len(body)])
+		for i, part := range wrap(body, columns-indent) {
+			if i > 0 {
+				mark = below
+			}
+			a.say("%s%s", mark, part)
+		}
 	}
 }
 

@@ -99,7 +99,7 @@ func TestErrorsAreOneCleanLine(t *testing.T) {
 		var out, errs bytes.Buffer
 		a := app{stdout: &out, stderr: &errs, json: json, began: true, env: environment{getenv: func(string) string { return "" }}}
 		a.out.WriteString("half an answer")
-		if status := a.finish(errcode.New(errcode.RunDamaged, "look", "a\nb \x1b[2J\"c\"\u202e")); status != 1 || out.Len() > 0 {
+		if status := a.finish(t.Context(), errcode.New(errcode.RunDamaged, "look", "a\nb \x1b[2J\"c\"\u202e")); status != 1 || out.Len() > 0 {
 			t.Errorf("status %d, stdout %q", status, out.String())
 		}
 		want := "error: E_RUN_DAMAGED: a b \"c\". try: look\n"
@@ -115,7 +115,7 @@ func TestErrorsAreOneCleanLine(t *testing.T) {
 func TestAnErrorWithoutACodeIsADefect(t *testing.T) {
 	var out, errs bytes.Buffer
 	a := app{stdout: &out, stderr: &errs, began: true, env: environment{getenv: func(string) string { return "" }}}
-	if status := a.finish(errors.New("boom")); status != 1 || !strings.Contains(errs.String(), "E_INTERNAL: boom") {
+	if status := a.finish(t.Context(), errors.New("boom")); status != 1 || !strings.Contains(errs.String(), "E_INTERNAL: boom") {
 		t.Errorf("status %d, %s", status, errs.String())
 	}
 }

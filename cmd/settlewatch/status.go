@@ -13,11 +13,13 @@ import (
 
 func (a *app) status() *cobra.Command {
 	var o rootOptions
-	var asJSON bool
+	var asJSON, every bool
 	c := a.command(&cobra.Command{
 		Use:   "status [flags]",
 		Short: "show what the index holds and which runs are damaged",
-		Args:  operands(0, 0),
+		Long: `Show what the index holds, where it is, the newest runs, damaged runs and unfinished
+lines. The latest run is the last by file name, which recorders make of the time.`,
+		Args: operands(0, 0),
 	}, func(ctx context.Context, _ []string) error {
 		x, err := a.open(ctx, o)
 		if err != nil {
@@ -28,18 +30,28 @@ func (a *app) status() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		var runs []string
+		if every || !asJSON {
+			if runs, err = x.Runs(ctx); err != nil {
+				return err
+			}
+		}
+		if s.Counts.Runs == 0 {
+			a.noteEmpty(o)
+		}
 		if asJSON {
-			a.answer(statusJSON(s))
+			answer := statusJSON(s)
+			if every {
+				answer = append(answer, member{"run_ids", runs})
+			}
+			a.answer(answer)
 			return nil
 		}
-		runs, err := x.Runs(ctx)
-		if err != nil {
-			return err
-		}
-		a.showStatus(s, runs, o)
+		a.showStatus(s, runs, every, o)
 		return nil
 	})
 	o.flags(c.Flags())
+	c.Flags().BoolVar(&every, "runs", false, "list the id of every run, the latest last")
 	jsonFlag(c.Flags(), &asJSON)
 	return c
 }
@@ -59,10 +71,13 @@ func statusJSON(s *ingest.Status) object {
 // stamp writes a time as the trace format does.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-func (a *app) showStatus(s *ingest.Status, runs []string, o rootOptions) {
+func (a *app) showStatus(s *ingest.Status, runs []string, every bool, o rootOptions) {
 	t := table{width: plain.Explanation}
 	t.row("", "root", shown(s.Root))
 	index := fmt.Sprintf("%s (%s, schema %d)", shown(s.Index), size(s.IndexBytes), s.Schema)
+	if o.noEvents() {
+		index = "none is kept until there is an events/" // nothing is made in what may be no root
+	}
 	t.row("", "index", index)
 	if s.Private {
 		t.row(yellow, "", "the usual place could not be used; this one serves only this process")
@@ -74,10 +89,21 @@ func (a *app) showStatus(s *ingest.Status, runs []string, o rootOptions) {
 	t.row("", "damaged lines", number(s.Counts.Faults))
 	t.row("", "run files", size(s.Counts.Bytes))
 	// Listing order: the latest is the last.
-	for i, what := 0, "latest run"; i < min(len(runs), 5); i, what = i+1, "before it" {
+	const newest = 5
+	for i, what := 0, "latest run"; i < min(len(runs), newest); i, what = i+1, "before it" {
 		t.row("", what, runs[len(runs)-1-i])
 	}
 	a.show(&t)
+	switch {
+	case every:
+		a.say("")
+		a.say("runs by file name, the latest last:")
+		for _, id := range runs {
+			a.say("%s", plain.Clean(id, plain.Explanation))
+		}
+	case len(runs) > newest:
+		a.say("every run: settlewatch status --runs%s", oneLine(o.repeat()))
+	}
 	if len(s.TornRuns) > 0 {
 		a.say("")
 		a.say("runs that end in an unfinished line:")

@@ -25,7 +25,7 @@ func (a *app) template() *cobra.Command {
 		Short: "list, show and start templates",
 		Long: `A template says which stages an operation must show to be full, which events witness
 each stage, and which events are faults.`,
-		Args: cobra.NoArgs,
+		Args: knownCommand,
 		RunE: func(*cobra.Command, []string) error {
 			return usage("say what to do: template list, template show or template new")
 		},
