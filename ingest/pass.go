@@ -136,6 +136,9 @@ func (x *Indexer) pass(ctx context.Context, ix *store.Index) error {
 	if err := x.fill(ctx, ix, dir, jobs, filling{anew: known == 0 && toRead(jobs) > bulkBytes}); err != nil {
 		return err
 	}
+	if known == 0 {
+		x.generation = x.apply.generation // filled by us, just now
+	}
 	x.fullPassAt = at
 	x.needVerify.Store(false) // a full pass compares whatever grew
 	return x.settled()

@@ -267,7 +267,7 @@ func (x *Indexer) Watch(ctx context.Context) error {
 	defer poll.Stop()
 	verify := time.NewTicker(verifyEvery)
 	defer verify.Stop()
-	refused := ""
+	refused, verified := "", 0
 	for {
 		w := x.watcher.Load()
 		if w != nil {
@@ -305,14 +305,23 @@ func (x *Indexer) Watch(ctx context.Context) error {
 		} else {
 			tick = poll.C
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-wake:
-		case <-tick:
-		case <-verify.C:
-			if x.needVerify.Load() {
-				x.needFull.Store(true)
+		for waiting := true; waiting; {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-wake:
+				waiting = false
+			case <-tick:
+				waiting = false
+			case <-verify.C:
+				// Nothing is touched while nothing happens: the memory of an
+				// idle process may be elsewhere by now.
+				if verified++; x.needVerify.Load() {
+					x.needFull.Store(true)
+					waiting = false
+				} else if verified%int(fullPassEvery/verifyEvery) == 0 {
+					waiting = false
+				}
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/jmoiron/sqlx"
@@ -178,57 +179,47 @@ func (x *Index) migrate(ctx context.Context) error {
 // checkSchema compares the tables found with the ones the migrations make: a
 // file whose version row is right but whose tables are not is no index.
 func (x *Index) checkSchema(ctx context.Context) error {
-	var got []byte
-	rows, err := x.write.QueryContext(ctx, "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND tbl_name NOT LIKE 'goose%' ORDER BY name")
+	var have []string
+	if err := x.write.SelectContext(ctx, &have, "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND tbl_name NOT LIKE 'goose%' AND tbl_name NOT LIKE 'sqlite%'"); err != nil {
+		return err
+	}
+	want, err := created()
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	h := sha256.New()
-	for rows.Next() {
-		if err := rows.Scan(&got); err != nil {
-			return err
-		}
-		h.Write(got)
-		h.Write([]byte{0})
-	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	want, err := schemaHash()
-	if err != nil {
-		return err
-	}
-	if [sha256.Size]byte(h.Sum(nil)) != want {
+	slices.Sort(have)
+	if !slices.Equal(have, want) {
 		return fmt.Errorf("%w: its tables are not those of schema %d", ErrUnusable, migrations.Schema)
 	}
 	return nil
 }
 
-// schemaHash is what checkSchema finds in a database made by the migrations
-// just now, in memory.
-var schemaHash = sync.OnceValues(func() ([sha256.Size]byte, error) {
-	var sum [sha256.Size]byte
-	db, err := sqlx.Open("sqlite", "file::memory:?_dqs=0")
-	if err != nil {
-		return sum, err
-	}
-	defer db.Close()
-	db.SetMaxOpenConns(1)
-	m := &Index{write: db}
-	if err := m.migrate(context.Background()); err != nil {
-		return sum, err
-	}
-	var all []string
-	if err := db.Select(&all, "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND tbl_name NOT LIKE 'goose%' ORDER BY name"); err != nil {
-		return sum, err
-	}
-	h := sha256.New()
-	for _, s := range all {
-		h.Write([]byte(s))
-		h.Write([]byte{0})
-	}
-	return [sha256.Size]byte(h.Sum(nil)), nil
+// created is what the migrations create, as SQLite keeps it: the text of each
+// statement from its first word to before its semicolon. It is read from the
+// files, because every command opens an index and a database made to compare
+// with would cost each of them milliseconds.
+var created = sync.OnceValues(func() ([]string, error) {
+	var statements []string
+	err := fs.WalkDir(migrations.SQLite, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := migrations.SQLite.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		up, _, _ := strings.Cut(string(text), "-- +goose Down")
+		for _, part := range strings.Split(up, ";\n") {
+			if i := strings.Index(part, "\nCREATE "); i >= 0 {
+				statements = append(statements, part[i+1:])
+			} else if strings.HasPrefix(part, "CREATE ") {
+				statements = append(statements, part)
+			}
+		}
+		return nil
+	})
+	slices.Sort(statements)
+	return statements, err
 })
 
 // Path is the index file.
