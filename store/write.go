@@ -44,6 +44,7 @@ type rowBuffer struct {
 	cols      int
 	per       int // rows a statement
 	args      []driver.NamedValue
+	owner     int64  // operation of the first row buffered; later rows have greater ones
 	one, many string // statements for one row and for per of them
 }
 
@@ -142,13 +143,25 @@ func (t *Tx) row(query string, args []any, dest ...any) error {
 	return t.session.row(context.Background(), query, args...).Scan(dest...)
 }
 
-// add buffers one row. Its values are of the driver's own types: int64, string,
-// []byte or nil.
-func (t *Tx) add(b *rowBuffer, row ...any) error {
+// add buffers one row of an operation (0 for words). Its values are of the
+// driver's own types: int64, string, []byte or nil.
+func (t *Tx) add(b *rowBuffer, owner int64, row ...any) error {
+	if len(b.args) == 0 || owner < b.owner {
+		b.owner = owner
+	}
 	for _, v := range row {
 		b.args = append(b.args, driver.NamedValue{Ordinal: len(b.args) + 1, Value: v})
 	}
 	if len(b.args) < b.per*b.cols {
+		return nil
+	}
+	return t.drain(b)
+}
+
+// drainOf writes the rows buffered if some may be an operation's. Writing them
+// one by one whenever an older operation changes would undo the batching.
+func (t *Tx) drainOf(b *rowBuffer, op int64) error {
+	if len(b.args) == 0 || op < b.owner {
 		return nil
 	}
 	return t.drain(b)
@@ -425,7 +438,7 @@ func (t *Tx) wordNumber(w string) (any, error) {
 		n := t.newWord
 		t.newWord++
 		t.words[w] = n
-		return n, t.add(&t.newWords, n, w)
+		return n, t.add(&t.newWords, 0, n, w)
 	}
 	if err := t.drain(&t.newWords); err != nil {
 		return nil, err
@@ -523,11 +536,6 @@ const storedColumns = `o.op_no, o.run_no, o.op_key, o.class, o.last_key, o.event
 	(SELECT count(*) FROM payments p WHERE p.op_no = o.op_no), (SELECT count(*) FROM answers a WHERE a.op_no = o.op_no)`
 
 func (t *Tx) stored(where string, args ...any) (*Stored, error) {
-	for _, b := range []*rowBuffer{&t.newOps, &t.newPayments} {
-		if err := t.drain(b); err != nil {
-			return nil, err
-		}
-	}
 	var s Stored
 	err := t.row("SELECT "+storedColumns+" FROM operations o JOIN classes c ON c.class_no = o.class WHERE "+where, args,
 		&s.No, &s.Run, &s.Key, &s.Class, &s.Last, &s.Events, &s.Spans, &s.CRC, &s.Names, &s.NoHook, &s.ShapeBytes, &s.Payments, &s.Answers)
@@ -542,11 +550,21 @@ func (t *Tx) stored(where string, args ...any) (*Stored, error) {
 
 // Operation finds an operation of a run by its key; nil when there is none.
 func (t *Tx) Operation(run int64, key []byte) (*Stored, error) {
+	for _, b := range []*rowBuffer{&t.newOps, &t.newPayments} {
+		if err := t.drain(b); err != nil {
+			return nil, err
+		}
+	}
 	return t.stored("o.run_no = ? AND o.key_hash = ? AND o.op_key = ?", run, keyHash(key), nonNil(key))
 }
 
 // OperationByNumber finds an operation by its row number.
 func (t *Tx) OperationByNumber(no int64) (*Stored, error) {
+	for _, b := range []*rowBuffer{&t.newOps, &t.newPayments} {
+		if err := t.drainOf(b, no); err != nil {
+			return nil, err
+		}
+	}
 	return t.stored("o.op_no = ?", no)
 }
 
@@ -583,13 +601,13 @@ func (t *Tx) Put(op *Operation, old *Stored) (*Stored, error) {
 		}
 		now.No = t.nextOp
 		t.nextOp++
-		if err := t.add(&t.newOps, now.No, op.Run, now.Key, int64(keyHash(now.Key)), class, op.Last, t.stamp, op.Events, op.Spans, int64(op.CRC), int64(op.Side),
+		if err := t.add(&t.newOps, now.No, now.No, op.Run, now.Key, int64(keyHash(now.Key)), class, op.Last, t.stamp, op.Events, op.Spans, int64(op.CRC), int64(op.Side),
 			w[0], w[1], w[2], w[3], text(op.Amount), op.PendingUntil, text(op.Blind), int64(boolInt(op.NoHook)), blob); err != nil {
 			return nil, err
 		}
 	} else {
 		now.No = old.No
-		if err := t.drain(&t.newOps); err != nil {
+		if err := t.drainOf(&t.newOps, old.No); err != nil {
 			return nil, err
 		}
 		if _, err := t.exec(`UPDATE operations SET class=?, last_key=?, rev=?, events=?, spans=?, crc=?, side=?, payee=?, host=?, resource=?,
@@ -611,7 +629,7 @@ func (t *Tx) Put(op *Operation, old *Stored) (*Stored, error) {
 		if t.deferred != nil && (op.Names[i] == op.Payee || op.Names[i] == op.Host) {
 			continue // Filled does it
 		}
-		if err := t.add(&t.newNames, n, class, op.Last, now.No); err != nil {
+		if err := t.add(&t.newNames, now.No, n, class, op.Last, now.No); err != nil {
 			return nil, err
 		}
 	}
@@ -619,7 +637,7 @@ func (t *Tx) Put(op *Operation, old *Stored) (*Stored, error) {
 }
 
 func (t *Tx) removeNames(old *Stored) error {
-	if err := t.drain(&t.newNames); err != nil {
+	if err := t.drainOf(&t.newNames, old.No); err != nil {
 		return err
 	}
 	for _, n := range shapeFromKey(old.Names) {
@@ -631,7 +649,7 @@ func (t *Tx) removeNames(old *Stored) error {
 }
 
 func (t *Tx) removeDependents(no int64) error {
-	if err := t.drain(&t.newPayments); err != nil {
+	if err := t.drainOf(&t.newPayments, no); err != nil {
 		return err
 	}
 	for _, q := range []string{
@@ -654,7 +672,7 @@ func (t *Tx) putDependents(op *Operation) error {
 		if err != nil {
 			return err
 		}
-		if err := t.add(&t.newPayments, op.No, int64(i), int64(p.N), int64(p.Side), w[0], w[1], w[2], w[3], w[4], w[5],
+		if err := t.add(&t.newPayments, op.No, op.No, int64(i), int64(p.N), int64(p.Side), w[0], w[1], w[2], w[3], w[4], w[5],
 			text(p.Amount), text(p.Settled), instant(p.At, p.HasAt), int64(p.Status), int64(p.Flags)); err != nil {
 			return err
 		}
