@@ -92,15 +92,7 @@ func (v *View) Identities() (map[string]Identity, error) {
 
 // RunByFile finds a run by its file name; nil when there is none.
 func (v *View) RunByFile(file []byte) (*Run, error) {
-	var r Run
-	err := v.get(v.ctx, &r, "SELECT "+runColumns+" FROM runs WHERE file = ?", file)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &r, nil
+	return v.oneRun(v.ctx, "file = ?", file)
 }
 
 // RunsByKey finds the runs of an id: one, none, or, where two file names
@@ -114,15 +106,7 @@ func (v *View) RunsByKey(key []byte) ([]Run, error) {
 // Latest is the last run of the listing; withOperations passes over runs that
 // have none. It gives nil when there is no such run.
 func (v *View) Latest(withOperations bool) (*Run, error) {
-	var r Run
-	err := v.get(v.ctx, &r, "SELECT "+runColumns+" FROM runs WHERE operations >= ? ORDER BY file_key DESC LIMIT 1", boolInt(withOperations))
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &r, nil
+	return v.oneRun(v.ctx, "operations >= ? ORDER BY file_key DESC LIMIT 1", boolInt(withOperations))
 }
 
 // Totals sums up the runs.

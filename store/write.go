@@ -208,15 +208,7 @@ const runColumns = `run_no, file, file_key, run_key, epoch, dev, ino, size, mtim
 
 // Run finds a run by its file name; nil when there is none.
 func (t *Tx) Run(file []byte) (*Run, error) {
-	var r Run
-	err := t.get(context.Background(), &r, "SELECT "+runColumns+" FROM runs WHERE file = ?", file)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &r, nil
+	return t.oneRun(context.Background(), "file = ?", file)
 }
 
 // PutRun writes r, which gets its number when it is new.
@@ -262,15 +254,7 @@ func (t *Tx) markTwins(key []byte) error {
 
 // RunByNumber finds a run by its row number; nil when there is none.
 func (t *Tx) RunByNumber(no int64) (*Run, error) {
-	var r Run
-	err := t.get(context.Background(), &r, "SELECT "+runColumns+" FROM runs WHERE run_no = ?", no)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &r, nil
+	return t.oneRun(context.Background(), "run_no = ?", no)
 }
 
 // ClearRun removes everything known of a run but the run itself.
