@@ -120,10 +120,9 @@ func (a *applier) batch(tx *store.Tx, b *batch) error {
 	if err := a.begin(tx, b, run); err != nil {
 		return err
 	}
-	run.Dev, run.Ino, run.Nlink = int64(b.info.Dev), int64(b.info.Ino), int64(b.info.Nlink)
-	run.MtimeNs, run.CtimeNs, run.Size = b.info.MtimeNs, b.info.CtimeNs, b.info.Size
+	run.Stat = statOf(b.info)
 	if !b.last {
-		run.Size = b.to // so that an interrupted scan is taken up again
+		run.Stat.Size = b.to // so that an interrupted scan is taken up again
 	}
 	run.Unverified = b.unverified
 	if b.entryFault != "" {

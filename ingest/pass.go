@@ -275,7 +275,7 @@ func (x *Indexer) all(ctx context.Context, ix *store.Index, dir *safefile.Dir) (
 		if ok {
 			seen++
 		}
-		if _, suspect := x.suspects.Load(name); !ok || suspect || id.Unverified || id.Bad && infos[i].Regular || !sameStat(id, infos[i]) {
+		if _, suspect := x.suspects.Load(name); !ok || suspect || id.Unverified || id.Bad && infos[i].Regular || !sameStat(id.Stat, id.Bad, infos[i]) {
 			changed = append(changed, i)
 		}
 		if ok {
@@ -340,14 +340,17 @@ func (x *Indexer) goneJobs(ctx context.Context, ix *store.Index) []job {
 	return jobs
 }
 
-func sameStat(id store.Identity, info safefile.Info) bool {
-	return id.Dev == int64(info.Dev) && id.Ino == int64(info.Ino) && id.Size == info.Size && id.MtimeNs == info.MtimeNs &&
-		id.CtimeNs == info.CtimeNs && id.Nlink == int64(info.Nlink) && (id.Bad || info.Regular)
+func statOf(info safefile.Info) store.Stat {
+	return store.Stat{Dev: int64(info.Dev), Ino: int64(info.Ino), Size: info.Size, MtimeNs: info.MtimeNs, CtimeNs: info.CtimeNs, Nlink: int64(info.Nlink)}
+}
+
+// sameStat tells whether an entry is as the index knows it.
+func sameStat(stat store.Stat, bad bool, info safefile.Info) bool {
+	return stat == statOf(info) && (bad || info.Regular)
 }
 
 func unchanged(run *store.Run, info safefile.Info) bool {
-	return sameStat(store.Identity{Dev: run.Dev, Ino: run.Ino, Size: run.Size, MtimeNs: run.MtimeNs, CtimeNs: run.CtimeNs,
-		Nlink: run.Nlink, Bad: run.EntryFault != nil}, info)
+	return sameStat(run.Stat, run.EntryFault != nil, info)
 }
 
 // filling says how fill works: anew empties the index first and commits once;
@@ -633,7 +636,7 @@ const wholeCheck = 256 << 10
 // them was compared.
 func sameBytes(f io.ReaderAt, j job, info safefile.Info) (same, whole bool, err error) {
 	r := j.run
-	if r.Dev != int64(info.Dev) || r.Ino != int64(info.Ino) || info.Size < r.Covered {
+	if r.Stat.Dev != int64(info.Dev) || r.Stat.Ino != int64(info.Ino) || info.Size < r.Covered {
 		return false, true, nil
 	}
 	head, tail, err := blockChecksums(f, r.Covered)
@@ -646,7 +649,7 @@ func sameBytes(f io.ReaderAt, j job, info safefile.Info) (same, whole bool, err 
 	if r.Covered <= 2*blockSize {
 		return true, true, nil
 	}
-	if info.Size > r.Size && !j.verify && r.Covered > wholeCheck {
+	if info.Size > r.Stat.Size && !j.verify && r.Covered > wholeCheck {
 		return true, false, nil
 	}
 	crc, short, err := checksum(f, 0, r.Covered, 0, make([]byte, 256<<10))

@@ -161,7 +161,7 @@ func (x *Indexer) receipt(d *store.Detail, template *assemble.Resolved) (*Receip
 		return nil, err
 	}
 	return &Receipt{Receipt: assembled, Ref: ref(d.RunKey, d.Key), Template: template,
-		Damaged:    d.RunFaults > 0 || x.tornIsDamage(d.RunTorn, d.RunMtimeNs),
+		Damaged:    d.RunFaults > 0 || x.tornIsDamage(d.RunTorn, d.RunStat.MtimeNs),
 		Settlement: settlementAt(d, x.now().UnixMilli()), Linked: linked(d), Blind: text(d.Blind),
 		Counterparty: counterparty(d), Amount: text(d.Amount), Asset: text(d.Asset), Resource: text(d.Resource)}, nil
 }

@@ -52,7 +52,7 @@ func (x *Indexer) damage(v *store.View, run int64, limit int) ([]Damage, int, er
 	if err != nil {
 		return nil, 0, err
 	}
-	more(torn, func(r store.Run) bool { return !r.Twin && x.tornIsDamage(r.Torn, r.MtimeNs) }, func(r store.Run) Damage {
+	more(torn, func(r store.Run) bool { return !r.Twin && x.tornIsDamage(r.Torn, r.Stat.MtimeNs) }, func(r store.Run) Damage {
 		return Damage{RunID: runID(r.Key), Line: r.Lines + 1, Offset: r.Covered, Reason: "the last line has no newline"}
 	})
 	return out, total, nil
@@ -106,7 +106,7 @@ func (x *Indexer) Status(ctx context.Context) (*Status, error) {
 			return err
 		}
 		for _, r := range torn {
-			s.TornRuns = append(s.TornRuns, Torn{RunID: runID(r.Key), Bytes: r.Size - r.Covered, Since: time.Unix(0, r.MtimeNs)})
+			s.TornRuns = append(s.TornRuns, Torn{RunID: runID(r.Key), Bytes: r.Stat.Size - r.Covered, Since: time.Unix(0, r.Stat.MtimeNs)})
 		}
 		latest, err := v.Latest(false)
 		if latest != nil {

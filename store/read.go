@@ -69,22 +69,24 @@ func (v *View) Runs() ([]Run, error) {
 
 // Identity is the part of a run that one stat call can confirm.
 type Identity struct {
-	No, Dev, Ino, Size, MtimeNs, CtimeNs, Nlink int64
-	Bad                                         bool // the entry could not be read
-	Unverified                                  bool
+	No int64
+	Stat
+	Bad        bool // the entry could not be read
+	Unverified bool
 }
 
 // Identities gives the identity of every run by file name. A cold start asks
 // for nothing else, so the rows go past database/sql.
 func (v *View) Identities() (map[string]Identity, error) {
 	m := map[string]Identity{}
-	err := v.each("SELECT file, run_no, dev, ino, size, mtime_ns, ctime_ns, nlink, entry_fault IS NOT NULL, unverified FROM runs", func(row []driver.Value) error {
-		var n [9]int64
-		for i := range n {
-			n[i], _ = row[i+1].(int64) // NOT NULL integers of a STRICT table
-		}
+	err := v.each("SELECT file, stat, run_no * 4 + (entry_fault IS NOT NULL) * 2 + unverified FROM runs", func(row []driver.Value) error {
 		file, _ := row[0].([]byte)
-		m[string(file)] = Identity{No: n[0], Dev: n[1], Ino: n[2], Size: n[3], MtimeNs: n[4], CtimeNs: n[5], Nlink: n[6], Bad: n[7] != 0, Unverified: n[8] != 0}
+		rest, _ := row[2].(int64)
+		id := Identity{No: rest / 4, Bad: rest&2 != 0, Unverified: rest&1 != 0}
+		if err := id.Scan(row[1]); err != nil {
+			return err
+		}
+		m[string(file)] = id
 		return nil
 	})
 	return m, err
@@ -474,13 +476,13 @@ type Detail struct {
 	LinkOp       []byte  `db:"link_op"`
 	LinkStray    bool    `db:"link_stray"` // the other half belongs to no operation
 	RunTorn      int64   `db:"torn"`
-	RunMtimeNs   int64   `db:"mtime_ns"`
+	RunStat      Stat    `db:"stat"`
 }
 
 const detailColumns = `o.op_no, o.run_no, r.epoch, r.file, r.run_key, r.faults AS run_faults, o.op_key, o.class, c.shape, c.settlement, o.last_key, o.events, o.spans, o.crc,
 	(SELECT word FROM words WHERE word_no = o.payee) AS payee, (SELECT word FROM words WHERE word_no = o.host) AS host,
 	(SELECT word FROM words WHERE word_no = o.resource) AS resource, (SELECT word FROM words WHERE word_no = o.asset) AS asset, o.amount, o.pending_until, o.blind, coalesce(lr.run_key, sr.run_key) AS link_run,
-	lo.op_key AS link_op, sr.run_key IS NOT NULL AS link_stray, r.torn, r.mtime_ns`
+	lo.op_key AS link_op, sr.run_key IS NOT NULL AS link_stray, r.torn, r.stat`
 
 const detailJoins = ` JOIN runs r ON r.run_no = o.run_no JOIN classes c ON c.class_no = o.class
 	LEFT JOIN operations lo ON lo.op_no = coalesce(

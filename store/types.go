@@ -1,7 +1,9 @@
 package store
 
 import (
+	"database/sql/driver"
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
 
 	"github.com/settlewatch/settlewatch/migrations"
@@ -18,12 +20,7 @@ type Run struct {
 	FileKey    []byte  `db:"file_key"`
 	Key        []byte  `db:"run_key"`
 	Epoch      int64   `db:"epoch"`
-	Dev        int64   `db:"dev"`
-	Ino        int64   `db:"ino"`
-	Size       int64   `db:"size"`
-	MtimeNs    int64   `db:"mtime_ns"`
-	CtimeNs    int64   `db:"ctime_ns"`
-	Nlink      int64   `db:"nlink"`
+	Stat       Stat    `db:"stat"`
 	Covered    int64   `db:"covered"`
 	CRC        int64   `db:"crc"`
 	HeadCRC    int64   `db:"head_crc"`
@@ -38,6 +35,37 @@ type Run struct {
 	Torn       int64   `db:"torn"` // 0: ends in a newline; else the owner's word for what is there
 	Unverified bool    `db:"unverified"`
 	Twin       bool    `db:"twin"` // another file has the same id; kept by the store
+}
+
+// Stat is what one stat call says of a run file. A start reads one for each
+// run, so it is kept as one value.
+type Stat struct {
+	Dev, Ino, Size, MtimeNs, CtimeNs, Nlink int64
+}
+
+func (s *Stat) fields() [6]*int64 {
+	return [...]*int64{&s.Dev, &s.Ino, &s.Size, &s.MtimeNs, &s.CtimeNs, &s.Nlink}
+}
+
+// Value is the stored form: six little-endian integers.
+func (s Stat) Value() (driver.Value, error) {
+	b := make([]byte, 0, 48)
+	for _, f := range s.fields() {
+		b = binary.LittleEndian.AppendUint64(b, uint64(*f))
+	}
+	return b, nil
+}
+
+// Scan reads the stored form.
+func (s *Stat) Scan(v any) error {
+	b, _ := v.([]byte)
+	if len(b) != 48 {
+		return fmt.Errorf("%w: what stat said takes 48 bytes, not %d", ErrUnusable, len(b))
+	}
+	for i, f := range s.fields() {
+		*f = int64(binary.LittleEndian.Uint64(b[8*i:]))
+	}
+	return nil
 }
 
 // Type is a pair of event type and role; Shape is the ascending list of the

@@ -203,7 +203,7 @@ func (t *Tx) Rev() int64 { return t.rev }
 // numbers learnt under another generation mean nothing.
 func (t *Tx) Generation() int64 { return t.generation }
 
-const runColumns = `run_no, file, file_key, run_key, epoch, dev, ino, size, mtime_ns, ctime_ns, nlink, covered, crc, head_crc, tail_crc,
+const runColumns = `run_no, file, file_key, run_key, epoch, stat, covered, crc, head_crc, tail_crc,
 	lines, events, operations, answers, faults, entry_fault, session, torn, twin, unverified`
 
 // Run finds a run by its file name; nil when there is none.
@@ -213,16 +213,16 @@ func (t *Tx) Run(file []byte) (*Run, error) {
 
 // PutRun writes r, which gets its number when it is new.
 func (t *Tx) PutRun(r *Run) error {
-	args := []any{r.FileKey, r.Key, r.Epoch, r.Dev, r.Ino, r.Size, r.MtimeNs, r.CtimeNs, r.Nlink, r.Covered, r.CRC, r.HeadCRC, r.TailCRC,
+	args := []any{r.FileKey, r.Key, r.Epoch, r.Stat, r.Covered, r.CRC, r.HeadCRC, r.TailCRC,
 		r.Lines, r.Events, r.Operations, r.Answers, r.Faults, r.EntryFault, r.Session, r.Torn, r.Unverified}
 	if r.No != 0 {
-		_, err := t.exec(`UPDATE runs SET file_key=?, run_key=?, epoch=?, dev=?, ino=?, size=?, mtime_ns=?, ctime_ns=?, nlink=?, covered=?, crc=?,
+		_, err := t.exec(`UPDATE runs SET file_key=?, run_key=?, epoch=?, stat=?, covered=?, crc=?,
 			head_crc=?, tail_crc=?, lines=?, events=?, operations=?, answers=?, faults=?, entry_fault=?, session=?, torn=?, unverified=? WHERE run_no=?`,
 			append(args, r.No)...)
 		return err
 	}
-	res, err := t.exec(`INSERT INTO runs (file_key, run_key, epoch, dev, ino, size, mtime_ns, ctime_ns, nlink, covered, crc, head_crc, tail_crc,
-		lines, events, operations, answers, faults, entry_fault, session, torn, unverified, file) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+	res, err := t.exec(`INSERT INTO runs (file_key, run_key, epoch, stat, covered, crc, head_crc, tail_crc,
+		lines, events, operations, answers, faults, entry_fault, session, torn, unverified, file) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
 		append(args, r.File)...)
 	if err == nil {
 		r.No, err = res.LastInsertId()

@@ -16,12 +16,7 @@ CREATE TABLE runs (
     file_key    BLOB NOT NULL,                -- its order in the listing
     run_key     BLOB NOT NULL,                -- the run id, in sortable form
     epoch       INTEGER NOT NULL DEFAULT 0,   -- grows when the run is indexed again from its start
-    dev         INTEGER NOT NULL DEFAULT 0,
-    ino         INTEGER NOT NULL DEFAULT 0,
-    size        INTEGER NOT NULL DEFAULT 0,
-    mtime_ns    INTEGER NOT NULL DEFAULT 0,
-    ctime_ns    INTEGER NOT NULL DEFAULT 0,
-    nlink       INTEGER NOT NULL DEFAULT 1,
+    stat        BLOB NOT NULL,                -- what stat said of the file: see store.Stat
     covered     INTEGER NOT NULL DEFAULT 0,
     crc         INTEGER NOT NULL DEFAULT 0,   -- crc32c of [0, covered)
     head_crc    INTEGER NOT NULL DEFAULT 0,   -- of its first block
