@@ -65,12 +65,24 @@ func Resource(url string) string {
 		}
 	}
 	if !ok {
-		authority = strings.ToLower(authority)
+		// No host that could be looked up. Folding letters beyond ASCII could
+		// make one of it, and another resource.
+		authority = asciiLower(authority)
 	}
 	if defaultPort(scheme) != "" && (rest == "" || rest[0] == '?') {
 		rest = "/" + rest
 	}
 	return bounded(scheme + "://" + authority + rest)
+}
+
+func asciiLower(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
 }
 
 func defaultPort(scheme string) string {
