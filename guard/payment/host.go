@@ -48,8 +48,9 @@ func Resource(url string) string {
 	if scheme == "mcp" {
 		return bounded("mcp://" + authority + rest)
 	}
-	if i := strings.IndexByte(rest, '#'); i >= 0 {
-		rest = rest[:i]
+	if whole, _, has := strings.Cut(url, "#"); has {
+		// Read again: what is left may end in white space that the fragment hid.
+		scheme, authority, rest, _ = split(whole)
 	}
 	host, port, ok := splitAuthority(authority)
 	if ok {
@@ -74,6 +75,9 @@ func Resource(url string) string {
 	}
 	return bounded(scheme + "://" + authority + rest)
 }
+
+// blank is white space around a URL, as a browser sees it.
+func blank(r rune) bool { return r <= ' ' }
 
 func asciiLower(s string) string {
 	b := []byte(s)
@@ -101,7 +105,7 @@ func defaultPort(scheme string) string {
 // breaks inside it, and takes any number of slashes of either kind after http:
 // and its kin, since that is where such a URL leads.
 func split(s string) (scheme, authority, rest string, isURL bool) {
-	s = strings.TrimFunc(s, func(r rune) bool { return r <= ' ' })
+	s = strings.TrimFunc(s, blank)
 	if strings.ContainsAny(s, "\t\n\r") {
 		s = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(s)
 	}
