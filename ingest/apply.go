@@ -32,7 +32,6 @@ type applier struct {
 	kept       *simplelru.LRU[opID, *keptOp]
 	byNo       map[int64]opID // of the kept ones
 	strays     *simplelru.LRU[int64, *keptOp]
-	at         map[int64]runMark          // run -> where this process last left it
 	fresh      map[int64]map[uint64]int64 // run scanned from its start -> hash of key -> operation
 	seed       maphash.Seed
 	source     sourceReader
@@ -43,8 +42,6 @@ type opID struct {
 	run int64
 	key string
 }
-
-type runMark struct{ epoch, covered int64 }
 
 // keptOp is an operation as last written, or a stray, with its facts.
 type keptOp struct {
@@ -76,7 +73,6 @@ func (a *applier) forget() {
 	a.kept.Purge()
 	a.strays.Purge()
 	a.byNo = map[int64]opID{}
-	a.at = map[int64]runMark{}
 	a.fresh = map[int64]map[uint64]int64{}
 }
 
@@ -192,9 +188,6 @@ func (a *applier) begin(tx *store.Tx, b *batch, run *store.Run) error {
 	case run.Covered != b.from || run.Epoch != b.epoch || run.EntryFault != nil:
 		return errStale
 	}
-	if m, ok := a.at[run.No]; b.from > 0 && (!ok || m != (runMark{run.Epoch, run.Covered})) {
-		a.forgetRun(run.No)
-	}
 	return nil
 }
 
@@ -224,7 +217,6 @@ func (a *applier) drop(tx *store.Tx, run *store.Run) error {
 }
 
 func (a *applier) end(tx *store.Tx, b *batch, run *store.Run) error {
-	a.at[run.No] = runMark{run.Epoch, run.Covered}
 	if b.last {
 		delete(a.fresh, run.No)
 	}
@@ -233,7 +225,6 @@ func (a *applier) end(tx *store.Tx, b *batch, run *store.Run) error {
 
 func (a *applier) forgetRun(run int64) {
 	delete(a.fresh, run)
-	delete(a.at, run)
 	for _, id := range a.kept.Keys() {
 		if id.run == run {
 			a.kept.Remove(id)

@@ -35,9 +35,9 @@ type Indexer struct {
 	mu          sync.Mutex // guards the handle and what follows
 	eventsReal  string     // real path of events, once it was there
 	ix          *store.Index
-	privateAt   time.Time
-	provisional bool   // a private one serves because there are no events yet
-	private     string // directory of a private index, "" while the usual place serves
+	privateAt   time.Time // when the usual place was last tried
+	provisional bool      // a private one serves because there are no events yet
+	private     string    // directory of a private index, "" while the usual place serves
 
 	// One pass over the run files at a time. A caller takes a ticket first;
 	// a pass serves every ticket given out before it began.
@@ -55,7 +55,7 @@ type Indexer struct {
 	watcher    atomic.Pointer[watcher]
 	needFull   atomic.Bool // the next pass states every run file
 	needVerify atomic.Bool // some run grew without being compared whole
-	suspects   sync.Map    // run files whose lines were found changed: to be verified
+	suspects   sync.Map    // run files whose lines were found changed: indexed again by the next pass
 	classes    classCache
 }
 

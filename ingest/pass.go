@@ -71,7 +71,7 @@ type job struct {
 func (x *Indexer) pass(ctx context.Context, ix *store.Index) error {
 	if x.apply.ix != ix {
 		x.apply.reset(ix)
-		x.fullPassAt = x.now().Add(-2 * fullPassEvery)
+		x.forgetHints()
 	}
 	// An index that was filled anew by another process may lack what we were
 	// told of and passed on to the old one.
@@ -98,7 +98,11 @@ func (x *Indexer) pass(ctx context.Context, ix *store.Index) error {
 		if _, err := os.Stat(x.root); err != nil {
 			return errcode.Wrap(err, errcode.Root, "name the directory that holds events/ with --dir", "open the trace root")
 		}
-		return x.fill(ctx, ix, dir, x.goneJobs(ctx, ix), filling{})
+		jobs, err := goneJobs(ctx, ix)
+		if err != nil {
+			return err
+		}
+		return x.fill(ctx, ix, dir, jobs, filling{})
 	}
 	if err != nil {
 		return err
@@ -328,16 +332,15 @@ func (x *Indexer) all(ctx context.Context, ix *store.Index, dir *safefile.Dir) (
 }
 
 // goneJobs are for a root whose events directory is not there.
-func (x *Indexer) goneJobs(ctx context.Context, ix *store.Index) []job {
-	var jobs []job
-	_ = ix.Read(ctx, func(v *store.View) error {
+func goneJobs(ctx context.Context, ix *store.Index) (jobs []job, err error) {
+	err = ix.Read(ctx, func(v *store.View) error {
 		runs, err := v.Runs()
 		for i := range runs {
 			jobs = append(jobs, job{file: string(runs[i].File), run: &runs[i], gone: true})
 		}
 		return err
 	})
-	return jobs
+	return jobs, err
 }
 
 func statOf(info safefile.Info) store.Stat {
