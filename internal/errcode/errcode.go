@@ -23,12 +23,21 @@ const (
 	TemplateNotFound   Code = "E_TEMPLATE_NOT_FOUND"
 	TemplateInvalid    Code = "E_TEMPLATE_INVALID"
 	Input              Code = "E_INPUT"
+	Policy             Code = "E_POLICY"
+	ReviewNotFound     Code = "E_REVIEW_NOT_FOUND"
+	ReviewAmbiguous    Code = "E_REVIEW_AMBIGUOUS"
+	ReviewDecided      Code = "E_REVIEW_DECIDED"
+	ReviewExpired      Code = "E_REVIEW_EXPIRED"
+	HoldNotFound       Code = "E_HOLD_NOT_FOUND"
+	OperatorKey        Code = "E_OPERATOR_KEY"
+	LogWrite           Code = "E_LOG_WRITE"
+	LogUnsound         Code = "E_LOG_UNSOUND"
 	Index              Code = "E_INDEX"
 	Internal           Code = "E_INTERNAL"
 )
 
 // exits holds the exit status of each code: 1 could not answer, 2 bad usage or
-// configuration.
+// configuration, 3 unsoundness found.
 var exits = map[Code]int{
 	Usage:              2,
 	Root:               2,
@@ -41,6 +50,15 @@ var exits = map[Code]int{
 	TemplateNotFound:   1,
 	TemplateInvalid:    1,
 	Input:              1,
+	Policy:             2,
+	ReviewNotFound:     1,
+	ReviewAmbiguous:    1,
+	ReviewDecided:      1,
+	ReviewExpired:      1,
+	HoldNotFound:       1,
+	OperatorKey:        1,
+	LogWrite:           1,
+	LogUnsound:         3,
 	Index:              1,
 	Internal:           1,
 }
