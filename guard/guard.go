@@ -1,95 +1,183 @@
+//go:build wip
+
 package guard
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
 	"time"
 
+	"github.com/settlewatch/settlewatch/assemble"
 	"github.com/settlewatch/settlewatch/guard/decision"
+	"github.com/settlewatch/settlewatch/internal/errcode"
+	"github.com/settlewatch/settlewatch/store"
 )
+
+// Index is what the guard asks for history; *ingest.Indexer is one.
+type Index interface {
+	// Sync makes the index cover every complete line that was in the run files
+	// when it was called.
+	Sync(ctx context.Context) error
+	// Ask syncs and runs fn over one snapshot.
+	Ask(ctx context.Context, fn func(*store.View) error) error
+	// Prefix is the crc32c of the first n bytes of a run file; ok is false when
+	// it is gone or shorter.
+	Prefix(ctx context.Context, file []byte, n int64) (crc uint32, ok bool, err error)
+}
+
+// Options says what a Guard judges by.
+type Options struct {
+	Index  Index
+	Dir    string // the guard directory, a real path; it need not exist yet
+	Policy *Policy
+	// PolicyPath is where Policy came from, "" for the defaults.
+	PolicyPath string
+	// Fault is why the guard cannot judge: the policy file or the root could not
+	// be read. Every check is then not_ready (guard contract, section 1).
+	Fault error
+	// Template resolves an additional template that is not a shipped one.
+	Template func(name string) (*assemble.Resolved, error)
+
+	Now         func() time.Time
+	Version     string
+	SyncTimeout time.Duration // how long a check waits for history; 0 means 10 s
+	LockWait    time.Duration // and for the log's lock; 0 means 2 s
+	Checkpoint  string        // file to keep a checkpoint of the log in, "" for none
+	Log         *slog.Logger  // nil discards
+}
 
 // Guard answers for one trace root. Its methods may be called from many goroutines
 // and any number of processes may have one on the same root.
-type Guard struct{}
+type Guard struct {
+	o       Options
+	policy  *Policy // the defaults where the file could not be read
+	hash    string
+	log     *decision.Log
+	say     *slog.Logger
+	now     func() time.Time
+	buyer   *assemble.Template
+	classes classes
+	closed  resolutions
+	seen    seen
 
-var errTodo = errors.New("not built yet")
-
-// Policy is what judges; nil when the policy file could not be read.
-func (g *Guard) Policy() *Policy { return nil }
-
-// Check answers check_before_pay (guard contract, section 1). An error is one of the
-// request (E_INPUT); whatever keeps the guard from judging is a verdict, not_ready.
-func (g *Guard) Check(ctx context.Context, r Request) (*Verdict, error) { return nil, errTodo }
-
-// Headroom answers get_headroom (section 5).
-func (g *Guard) Headroom(ctx context.Context, q HeadroomQuery) (*Headroom, error) {
-	return nil, errTodo
+	mu   sync.Mutex
+	mine map[string]bool // holds this process was given
 }
 
-// Review answers get_review_status for a whole id or a shortened one (section 4). It
-// waits up to wait for a pending one to be decided.
-func (g *Guard) Review(ctx context.Context, id string, wait time.Duration) (*ReviewView, error) {
-	return nil, errTodo
+const (
+	defaultSyncTimeout = 10 * time.Second
+	defaultLockWait    = 2 * time.Second
+)
+
+// New makes a Guard. It touches nothing on disk.
+func New(o Options) (*Guard, error) {
+	if o.Now == nil || o.Index == nil {
+		return nil, errors.New("guard: Options.Now and Options.Index are required")
+	}
+	if o.SyncTimeout == 0 {
+		o.SyncTimeout = defaultSyncTimeout
+	}
+	if o.LockWait == 0 {
+		o.LockWait = defaultLockWait
+	}
+	g := &Guard{o: o, policy: o.Policy, now: o.Now, say: o.Log, mine: map[string]bool{}}
+	if g.say == nil {
+		g.say = slog.New(slog.DiscardHandler)
+	}
+	if g.policy == nil {
+		g.policy = DefaultPolicy()
+	}
+	g.hash = g.policy.Hash()
+	var err error
+	if g.buyer, _, err = assemble.ParseTemplate(assemble.Builtin(assemble.DefaultTemplate)); err != nil {
+		return nil, err
+	}
+	g.log, err = decision.Open(decision.Options{
+		Dir: o.Dir, Now: o.Now, LockWait: o.LockWait, Operators: g.policy.Operators, Checkpoint: o.Checkpoint, Log: g.say,
+	})
+	return g, err
 }
 
-// Reviews lists reviews, newest first.
-func (g *Guard) Reviews(ctx context.Context, q ReviewQuery) (*ReviewPage, error) { return nil, errTodo }
+// Policy is what judges: the defaults where the policy file could not be read.
+func (g *Guard) Policy() *Policy { return g.policy }
 
-// Decide decides reviews, all or none, and gives them as they stand then.
-func (g *Guard) Decide(ctx context.Context, d Decision) ([]ReviewView, error) { return nil, errTodo }
+// Log is the decisions log.
+func (g *Guard) Log() *decision.Log { return g.log }
 
-// ReleaseHold ends a hold of the same actor (section 5); EndHold is a person's.
-func (g *Guard) ReleaseHold(ctx context.Context, id, actor string) error { return errTodo }
+// frozenFile is a file that freezes everything while it exists: something a
+// person can make when nothing else works (guard contract, section 6).
+const frozenFile = "FROZEN"
 
-// EndHold ends any hold.
-func (g *Guard) EndHold(ctx context.Context, id, note string) error { return errTodo }
-
-// Holds lists the active holds, oldest first.
-func (g *Guard) Holds(ctx context.Context) ([]HoldView, error) { return nil, errTodo }
-
-// Freeze blocks every check, of one counterparty or, when it is "", of all
-// (section 6). It gives the scope as it was written.
-func (g *Guard) Freeze(ctx context.Context, counterparty, reason string) (string, error) {
-	return "", errTodo
+func (g *Guard) frozenByFile() bool {
+	_, err := os.Lstat(filepath.Join(g.o.Dir, frozenFile))
+	// A directory that cannot be looked into may hold the file.
+	return err == nil || !errors.Is(err, fs.ErrNotExist)
 }
 
-// Unfreeze ends a freeze.
-func (g *Guard) Unfreeze(ctx context.Context, counterparty, reason string, by decision.Signer) error {
-	return errTodo
+// update appends to the log under its lock. What fn returns is preceded by a
+// policy line where the policy is another one than the log last named.
+func (g *Guard) update(ctx context.Context, actor string, fn func(*decision.State) ([]decision.Body, error)) (*decision.State, error) {
+	return g.log.Update(ctx, actor, func(s *decision.State) ([]decision.Body, error) {
+		bodies, err := fn(s)
+		if err != nil || len(bodies) == 0 {
+			return nil, err
+		}
+		if line := g.policyLine(s); line != nil {
+			bodies = append([]decision.Body{line}, bodies...)
+		}
+		return bodies, nil
+	})
 }
 
-// Resolve closes operations, all or none; Unresolve takes a resolution back.
-func (g *Guard) Resolve(ctx context.Context, all []Resolution) error { return errTodo }
-
-// Unresolve takes a resolution back.
-func (g *Guard) Unresolve(ctx context.Context, ref decision.Ref, note string) error { return errTodo }
-
-// Open lists operations that count as open, newest first, for a resolution in bulk.
-func (g *Guard) Open(ctx context.Context, q OpenQuery) ([]OpenOperation, error) { return nil, errTodo }
-
-// Baseline makes history of everything open or damaged until now, and gives how
-// much that was.
-func (g *Guard) Baseline(ctx context.Context, note string, by decision.Signer) (open, damaged int, err error) {
-	return 0, 0, errTodo
+func (g *Guard) policyLine(s *decision.State) decision.Body {
+	if g.o.Fault != nil {
+		return nil // nothing is known of the policy, so nothing is said of it
+	}
+	last := s.Policy()
+	if last != nil && last.Hash == g.hash && last.Path == g.o.PolicyPath && last.Version == g.o.Version {
+		return nil
+	}
+	return decision.Policy{Path: g.o.PolicyPath, Hash: g.hash, Operators: g.policy.Operators, Version: g.o.Version}
 }
 
-// Damage lists damage that is not acknowledged.
-func (g *Guard) Damage(ctx context.Context) ([]DamageItem, error) { return nil, errTodo }
-
-// Acknowledge accepts the damage of a run, or of every vanished run when run is "",
-// and gives how many runs that were.
-func (g *Guard) Acknowledge(ctx context.Context, run, note string, by decision.Signer) (int, error) {
-	return 0, errTodo
+// template gives the additional template a request names, nil for none. A local
+// file that shadows a shipped name never reaches the guard (guard contract,
+// section 1).
+func (g *Guard) template(name string) (*assemble.Template, error) {
+	if name == "" || name == assemble.DefaultTemplate {
+		return nil, nil
+	}
+	if src := assemble.Builtin(name); src != nil {
+		t, _, err := assemble.ParseTemplate(src)
+		return t, err
+	}
+	if !assemble.IsName(name) {
+		return nil, errcode.New(errcode.TemplateNotFound, "name a template without a path", "template %q is not a name", name)
+	}
+	if g.o.Template == nil {
+		return nil, errcode.New(errcode.TemplateNotFound, "", "template %q is not known", name)
+	}
+	r, err := g.o.Template(name)
+	if err != nil {
+		return nil, err
+	}
+	return r.Template, nil
 }
 
-// Standing tells how the guard stands.
-func (g *Guard) Standing(ctx context.Context) (*Standing, error) { return nil, errTodo }
-
-// Noticed takes note of vanished evidence; the indexer calls it.
-func (g *Guard) Noticed(ctx context.Context, r Rewrite) error { return errTodo }
-
-// Watch keeps the record of what was seen up to date until ctx ends.
-func (g *Guard) Watch(ctx context.Context) error { return errTodo }
-
-// Close records what was seen.
-func (g *Guard) Close(ctx context.Context) error { return errTodo }
+// why words an error for a verdict or a standing.
+func why(err error) string {
+	var known *errcode.Error
+	if errors.As(err, &known) {
+		if known.Hint != "" {
+			return fmt.Sprintf("%s; %s", known.Message, known.Hint)
+		}
+		return known.Message
+	}
+	return err.Error()
+}
