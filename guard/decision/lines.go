@@ -1,6 +1,9 @@
 package decision
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Ref addresses one operation in a line. A null operation id is the operation
 // whose id is JSON null (trace contract, section 12.7). Ids that JSON text cannot
@@ -16,12 +19,33 @@ type Envelope struct {
 	At    time.Time // UTC, whole milliseconds
 	Type  string
 	Actor string // HTTP subject; "" on stdio and the command line
+	More  int64  // lines of the same write that follow this one; absent when 0
 	Prev  string // sig of the line before, "" in the first
 	Sig   string
 }
 
 // Body is one of the types below, by value or by pointer.
 type Body interface{ kind() string }
+
+// Words of the lines.
+const (
+	Approved = "approved"
+	Rejected = "rejected"
+	Revoked  = "revoked"
+	Reopened = "reopened"
+
+	WhyReleased = "released"
+	WhyPaid     = "paid"
+	WhyExpired  = "expired"
+
+	Settled = "settled"
+	Failed  = "failed"
+
+	Shrunk   = "shrunk"
+	Replaced = "replaced"
+	Edited   = "edited"
+	Removed  = "removed"
+)
 
 // Intent is what a payment is about. Two intents are the same when all but the
 // template are (guard contract, section 4).
@@ -251,3 +275,42 @@ func (Rewritten) kind() string    { return "rewritten" }
 func (Acknowledged) kind() string { return "acknowledged" }
 func (Recovered) kind() string    { return "recovered" }
 func (Adopted) kind() string      { return "adopted" }
+
+// stampForm is the one form of an instant in the log: UTC, three digits of
+// milliseconds.
+const stampForm = "2006-01-02T15:04:05.000Z"
+
+func stamp(t time.Time) string { return t.UTC().Format(stampForm) }
+
+// whole is an instant as the log can hold it.
+func whole(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+
+// Instants inside lines have the form of the line's own, which encoding/json reads
+// but does not write. A field shadows the one of its name in an embedded struct.
+
+// MarshalJSON writes expires_at in the form of the log.
+func (o Opened) MarshalJSON() ([]byte, error) {
+	type inner Opened
+	return json.Marshal(struct {
+		inner
+		ExpiresAt string `json:"expires_at"`
+	}{inner(o), stamp(o.ExpiresAt)})
+}
+
+// MarshalJSON writes expires_at in the form of the log.
+func (h Held) MarshalJSON() ([]byte, error) {
+	type inner Held
+	return json.Marshal(struct {
+		inner
+		ExpiresAt string `json:"expires_at"`
+	}{inner(h), stamp(h.ExpiresAt)})
+}
+
+// MarshalJSON writes through in the form of the log.
+func (b Baseline) MarshalJSON() ([]byte, error) {
+	type inner Baseline
+	return json.Marshal(struct {
+		inner
+		Through string `json:"through"`
+	}{inner(b), stamp(b.Through)})
+}
