@@ -130,19 +130,9 @@ func (a *applier) batch(tx *store.Tx, b *batch) error {
 		return a.end(tx, b, run)
 	}
 
-	for _, f := range b.faults {
-		if run.Faults >= keptFaults {
-			break
-		}
-		f.Line += run.Lines
-		if err := tx.PutFault(run.No, f); err != nil {
-			return err
-		}
-		run.Faults++
-		b.faultCount--
+	if err := a.faults(tx, b, run); err != nil {
+		return err
 	}
-	run.Faults += b.faultCount
-	b.faultCount = 0
 	run.Covered, run.CRC = b.to, int64(b.crc)
 	run.HeadCRC, run.TailCRC = int64(b.head), int64(b.tail)
 	run.Lines += b.lines
@@ -168,6 +158,31 @@ func (a *applier) batch(tx *store.Tx, b *batch) error {
 		return err
 	}
 	return a.end(tx, b, run)
+}
+
+// faults keeps the first faults of a run and the newest one.
+func (a *applier) faults(tx *store.Tx, b *batch, run *store.Run) error {
+	total := run.Faults + b.faultCount
+	for i, f := range b.faults {
+		f.Line += run.Lines
+		newest := i == len(b.faults)-1
+		switch at := run.Faults + int64(i); {
+		case at < keptFaults-1 || newest && total <= keptFaults:
+		case newest:
+			if run.Faults >= keptFaults {
+				if err := tx.DropNewestFault(run.No); err != nil {
+					return err
+				}
+			}
+		default:
+			continue
+		}
+		if err := tx.PutFault(run.No, f); err != nil {
+			return err
+		}
+	}
+	run.Faults = total
+	return nil
 }
 
 // begin checks that the batch continues just where the index is, and clears

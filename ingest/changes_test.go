@@ -14,6 +14,8 @@ import (
 	"time"
 
 	_ "modernc.org/sqlite"
+
+	"github.com/settlewatch/settlewatch/store"
 )
 
 // line makes one sound event of the client side.
@@ -355,7 +357,7 @@ func TestATornTailWaitsAndThenCountsAsDamage(t *testing.T) {
 }
 
 func TestTheIndexMayVanishOrBreakAtAnyMoment(t *testing.T) {
-	index := func(root string) string { return filepath.Join(root, "guard", "index-v1.db") }
+	index := func(root string) string { return filepath.Join(root, "guard", store.FileName()) }
 	overwrite := func(t *testing.T, path string, data []byte, at int64) {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
@@ -440,7 +442,7 @@ func TestALockedIndexDoesNotKeepAnswersBack(t *testing.T) {
 	write(t, path("r.ndjson"), filler(0, 10))
 	x := open(t, root)
 	operations(t, x)
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(root, "guard", "index-v1.db")+"?_txlock=immediate")
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(root, "guard", store.FileName())+"?_txlock=immediate")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,47 +1,21 @@
 package ingest
 
 import (
-	"slices"
-
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
 	"github.com/settlewatch/settlewatch/guard/payment"
 	"github.com/settlewatch/settlewatch/store"
 )
 
-// settlements numbers the settlement words for the index. The numbers are
-// stored; a new word goes to the end.
-var settlements = []string{payment.WordNone, payment.WordOpen, payment.WordSettled, payment.WordFailed, payment.WordUnknown}
-
-func settlementNumber(word string) int { return max(0, slices.Index(settlements, word)) }
-
-func settlementWord(number int) string {
-	if number < 0 || number >= len(settlements) {
-		return payment.WordUnknown
-	}
-	return settlements[number]
-}
-
 func settlementAt(d *store.Detail, now int64) string {
-	s := payment.Summary{Settlement: settlementWord(d.Settlement), PendingUntil: d.PendingUntil}
+	s := payment.Summary{Settlement: payment.SettlementWord(d.Settlement), PendingUntil: d.PendingUntil}
 	return s.SettlementAt(now)
 }
-
-// Flags of a row of payments.
-const (
-	flagUnanswered = 1 << 0 // nothing in its own operation answers it
-	flagPaired     = 1 << 1 // a settlement was reported for it
-	flagAmbiguous  = 1 << 2
-	flagVersion1   = 1 << 3
-	flagOpen       = 1 << 4 // its operation is open
-	flagBlind      = 1 << 5 // and blind
-	flagDefinite   = 1 << 6 // its operation failed for good
-)
 
 // complete fills in what an operation's facts say about money: s with its
 // links, own without. What links are made from may not depend on links: a hash
 // that left the table with the link it made could not make that link again.
 func complete(op *store.Operation, s, own *payment.Summary) {
-	op.Settlement = settlementNumber(s.Settlement)
+	op.Settlement = s.SettlementNumber()
 	op.PendingUntil = s.PendingUntil
 	op.Side = int(s.Side)
 	op.Payee, op.Host, op.Resource, op.Asset, op.Amount = s.Payee, s.Host, s.Resource, s.Asset, s.Amount
@@ -50,15 +24,21 @@ func complete(op *store.Operation, s, own *payment.Summary) {
 	op.Payments, op.Answers, op.Candidates, op.Hashes = nil, nil, nil, nil
 	for i := range s.Payments {
 		p := &s.Payments[i]
-		row := store.Payment{N: i, Side: int(s.Side), Payee: p.Payee, Host: p.Host, Resource: p.Resource, Asset: p.Asset, Network: p.Network,
+		row := store.Payment{N: i, Payee: p.Payee, Host: p.Host, Resource: p.Resource, Asset: p.Asset, Network: p.Network,
 			Scheme: p.Scheme, Amount: p.Amount, At: p.AtMS, HasAt: p.AtOK, Status: int(p.Status)}
 		if p.Settled != p.Amount {
 			row.Settled = p.Settled
 		}
-		row.Flags = bit(flagUnanswered, !p.Answered) | bit(flagPaired, p.Paired) | bit(flagAmbiguous, p.Ambiguous) |
-			bit(flagVersion1, p.Version1) | bit(flagOpen, s.Open) | bit(flagBlind, s.Blind != "") | bit(flagDefinite, s.DefiniteFailure)
+		row.Flags = s.Flags(p)
 		// A row for each name it counts with; most have one payee and one host.
-		for j := range max(1, len(p.Payees), len(p.Hosts)) {
+		rows := max(1, len(p.Payees), len(p.Hosts))
+		if rows > 1 {
+			row.Flags |= payment.FlagSeveral
+		}
+		for j := range rows {
+			if j == 1 {
+				row.Flags |= payment.FlagRepeat
+			}
 			if len(p.Payees) > 0 {
 				row.Payee = p.Payees[min(j, len(p.Payees)-1)]
 			}
@@ -86,11 +66,4 @@ func complete(op *store.Operation, s, own *payment.Summary) {
 	if unsettled || len(own.Answers) > 0 {
 		op.Hashes = own.Transactions
 	}
-}
-
-func bit(flag int, on bool) int {
-	if on {
-		return flag
-	}
-	return 0
 }

@@ -56,6 +56,7 @@ type Indexer struct {
 	needFull   atomic.Bool // the next pass states every run file
 	needVerify atomic.Bool // some run grew without being compared whole
 	suspects   sync.Map    // run files whose lines were found changed: indexed again by the next pass
+	rewrites   rewrites
 	classes    classCache
 }
 
@@ -66,7 +67,8 @@ const fullPassEvery = 5 * time.Minute
 // Open resolves the root and opens its index, making the guard directory and
 // the index file where they are missing. It reads no run file yet.
 func Open(ctx context.Context, o Options) (*Indexer, error) {
-	x := &Indexer{o: o, now: o.Now, log: o.Log, turn: make(chan struct{}, 1), linked: map[string]bool{}}
+	x := &Indexer{o: o, now: o.Now, log: o.Log, turn: make(chan struct{}, 1), linked: map[string]bool{},
+		rewrites: rewrites{found: map[string]rewrite{}, told: map[string]rewrite{}}}
 	if x.now == nil {
 		return nil, errors.New("ingest: Options.Now is required")
 	}
@@ -292,6 +294,22 @@ func (x *Indexer) Sync(ctx context.Context) error {
 
 func (x *Indexer) sync(ctx context.Context) (*store.Index, error) {
 	ticket := x.asked.Add(1)
+	for try := 0; ; try++ {
+		ix, err := x.turnOf(ctx, ticket)
+		if !errors.Is(err, errRewritten) {
+			return ix, err
+		}
+		if try == attempts {
+			return nil, errcode.Wrap(err, errcode.Index, "ask again when the run files are no longer being rewritten", "bring the index up to date")
+		}
+		x.tell(ctx)
+	}
+}
+
+// turnOf waits for the turn and, unless somebody else has served the ticket
+// meanwhile, makes passes until one succeeds. It gives errRewritten when the rest
+// waits for somebody to be told of rewritten runs.
+func (x *Indexer) turnOf(ctx context.Context, ticket int64) (*store.Index, error) {
 	select {
 	case x.turn <- struct{}{}:
 		defer func() { <-x.turn }()
@@ -316,6 +334,8 @@ func (x *Indexer) sync(ctx context.Context) (*store.Index, error) {
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
+		case errors.Is(err, errRewritten):
+			return nil, err
 		case errors.As(err, new(*errcode.Error)):
 			return nil, err // waiting does not help
 		case try == attempts:
@@ -389,11 +409,20 @@ func (x *Indexer) comeBack(ctx context.Context) {
 	x.ix = ix
 }
 
-// ask syncs and then runs fn over one snapshot, again if the index under it
-// turns out to be unusable.
-func (x *Indexer) ask(ctx context.Context, fn func(*store.View) error) error {
+// Ask brings the index up to date and runs fn over one snapshot. It runs fn again,
+// over another one, when the index under it turns out to be unusable.
+func (x *Indexer) Ask(ctx context.Context, fn func(*store.View) error) error {
+	return x.over(ctx, x.sync, fn)
+}
+
+// Snapshot is Ask over the index as it is, without a look at the run files.
+func (x *Indexer) Snapshot(ctx context.Context, fn func(*store.View) error) error {
+	return x.over(ctx, x.handle, fn)
+}
+
+func (x *Indexer) over(ctx context.Context, get func(context.Context) (*store.Index, error), fn func(*store.View) error) error {
 	for try := 0; ; try++ {
-		ix, err := x.sync(ctx)
+		ix, err := get(ctx)
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,8 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"math"
+	"math/big"
 	"os"
 	"path/filepath"
 	"testing"
@@ -47,7 +49,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 func dump(t *testing.T, x *Indexer) []string {
 	t.Helper()
 	var rows []string
-	err := x.ask(context.Background(), func(v *store.View) error {
+	err := x.Ask(context.Background(), func(v *store.View) error {
 		rows = rows[:0]
 		return v.Dump(func(_ int, s string) error {
 			rows = append(rows, s)
@@ -70,6 +72,67 @@ func mustBeSound(t *testing.T, x *Indexer) {
 	for _, d := range report.Differences {
 		t.Errorf("fsck: %s", d)
 	}
+	mustAddUp(t, x)
+}
+
+// mustAddUp compares the kept sums of the live index with its payments and
+// operations one by one.
+func mustAddUp(t *testing.T, x *Indexer) {
+	t.Helper()
+	if err := x.Snapshot(context.Background(), func(v *store.View) error {
+		assets := map[int64]bool{store.AnyAsset: true}
+		var all []store.Paid
+		for p, err := range v.Leaving(store.Scope{Asset: store.AnyAsset}, math.MinInt64) {
+			if err != nil {
+				return err
+			}
+			assets[p.Asset] = true
+			all = append(all, p)
+		}
+		windows := []int64{math.MinInt64, 0}
+		if len(all) > 0 {
+			windows = append(windows, all[len(all)/2].At, all[len(all)-1].At)
+		}
+		for asset := range assets {
+			undated, err := v.Window(asset, math.MaxInt64-1)
+			if err != nil {
+				return err
+			}
+			for _, since := range windows {
+				got, err := v.Window(asset, since)
+				if err != nil {
+					return err
+				}
+				n, sum := undated.Payments(), new(big.Int)
+				for _, part := range []store.Part{undated.Plain, undated.Definite, undated.Smaller} {
+					sum.Add(sum, number(part.Amount))
+				}
+				for _, p := range all {
+					if p.At > since && (asset == store.AnyAsset || p.Asset == asset) {
+						n++
+						if asset != store.AnyAsset {
+							sum.Add(sum, number(p.Amount))
+						}
+					}
+				}
+				have := new(big.Int)
+				for _, part := range []store.Part{got.Plain, got.Definite, got.Smaller} {
+					have.Add(have, number(part.Amount))
+				}
+				if got.Payments() != n || have.Cmp(sum) != 0 {
+					t.Errorf("the window of asset %d since %d holds %d payments of %s, want %d of %s", asset, since, got.Payments(), have, n, sum)
+				}
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func number(amount string) *big.Int {
+	n, _ := new(big.Int).SetString("0"+amount, 10)
+	return n
 }
 
 func eachRecordedRoot(t *testing.T, fn func(t *testing.T, root string)) {

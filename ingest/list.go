@@ -177,7 +177,7 @@ func (x *Indexer) List(ctx context.Context, q Query) (*Page, error) {
 		}
 	}
 	var page *Page
-	err = x.ask(ctx, func(v *store.View) (err error) {
+	err = x.Ask(ctx, func(v *store.View) (err error) {
 		page, err = x.list(v, q, template, from)
 		return err
 	})
@@ -287,7 +287,7 @@ func (x *Indexer) judge(l *lister, generation int64) error {
 	for _, c := range classes {
 		verdict := l.template.Judge(pairs(c.Shape, types))
 		l.verdicts[c.No] = verdict
-		word := settlementWord(c.Settlement)
+		word := payment.SettlementWord(c.Settlement)
 		open := word == payment.WordOpen
 		if open {
 			l.openClass[c.No] = true

@@ -22,7 +22,8 @@ const (
 	batchBytes      = 1 << 20
 	batchOperations = 1024
 
-	// keptFaults bounds the fault rows of one run; all of them are counted.
+	// keptFaults bounds the fault rows of one run, which are those of its first
+	// faults and of the newest; all of them are counted.
 	keptFaults = 1000
 
 	// maxTypes bounds the types a parser remembers from one batch to the next.
@@ -196,9 +197,10 @@ func (p *parser) take(b *batch, line []byte, offset int64, tooLong bool, atteste
 	}
 	if fault != "" {
 		b.faultCount++
-		if len(b.faults) < keptFaults {
-			b.faults = append(b.faults, store.Fault{Line: b.lines, Offset: offset, Reason: string(fault)})
+		if len(b.faults) == keptFaults {
+			b.faults = b.faults[:keptFaults-1]
 		}
+		b.faults = append(b.faults, store.Fault{Line: b.lines, Offset: offset, Reason: string(fault)})
 		return
 	}
 	b.events++

@@ -73,6 +73,7 @@ func (x *Indexer) pass(ctx context.Context, ix *store.Index) error {
 		x.apply.reset(ix)
 		x.forgetHints()
 	}
+	x.rewrites.look()
 	// An index that was filled anew by another process may lack what we were
 	// told of and passed on to the old one.
 	if err := ix.Read(ctx, func(v *store.View) error {
@@ -102,7 +103,10 @@ func (x *Indexer) pass(ctx context.Context, ix *store.Index) error {
 		if err != nil {
 			return err
 		}
-		return x.fill(ctx, ix, dir, jobs, filling{})
+		if err := x.fill(ctx, ix, dir, jobs, filling{}); err != nil {
+			return err
+		}
+		return x.rewritten()
 	}
 	if err != nil {
 		return err
@@ -150,6 +154,9 @@ func (x *Indexer) pass(ctx context.Context, ix *store.Index) error {
 
 // settled tells whether a pass left no run that must be indexed again.
 func (x *Indexer) settled() (err error) {
+	if err := x.rewritten(); err != nil {
+		return err
+	}
 	x.suspects.Range(func(any, any) bool {
 		err = errChanged
 		return false
@@ -537,42 +544,45 @@ func (x *Indexer) scan(p *parser, dir *safefile.Dir, j job, emit func(*batch) er
 	if j.run != nil {
 		b.run, b.epoch = j.run.No, j.run.Epoch
 	}
-	if j.gone {
+	gone := func() error {
+		if x.untold(j.run, removed) {
+			return nil
+		}
 		b.gone = true
 		return emit(&b)
+	}
+	unreadable := func(fault, how string) error {
+		if j.asItWas(fault) || x.untold(j.run, how) {
+			return nil
+		}
+		b.entryFault = fault
+		return emit(&b)
+	}
+	if j.gone {
+		return gone()
 	}
 	f, info, err := dir.Open(j.file)
 	var not *safefile.NotRegular
 	switch {
 	case errors.As(err, &not):
-		b.entryFault = not.Reason
-		if j.asItWas(not.Reason) {
-			return nil
-		}
-		return emit(&b)
+		return unreadable(not.Reason, replaced)
 	case errors.Is(err, fs.ErrNotExist):
 		if j.run == nil {
 			return nil
 		}
-		b.gone = true
-		return emit(&b)
+		return gone()
 	case err != nil:
 		if shortage(err) {
 			return err
 		}
-		b.entryFault = plainReason(err)
-		return emit(&b)
+		return unreadable(plainReason(err), removed)
 	}
 	defer func() { _ = f.Close() }()
 	err = x.read(p, f, info, j, b, emit)
-	var unreadable readError
-	if errors.As(err, &unreadable) && !shortage(err) {
+	var failed readError
+	if errors.As(err, &failed) && !shortage(err) {
 		// A disk that cannot give one run's bytes must not hide the others.
-		b.entryFault = plainReason(unreadable.error)
-		if j.asItWas(b.entryFault) {
-			return nil
-		}
-		return emit(&b)
+		return unreadable(plainReason(failed.error), removed)
 	}
 	return err
 }
@@ -611,17 +621,26 @@ func (x *Indexer) read(p *parser, f *os.File, info safefile.Info, j job, b batch
 	b.info, b.last = info, false
 
 	from, crc, session := int64(0), uint32(0), ""
-	if j.run != nil && j.run.EntryFault == nil && !j.again {
-		same, whole, err := sameBytes(f, j, info)
+	if j.run != nil && j.run.EntryFault == nil {
+		if j.again {
+			j.verify = true
+		}
+		how, whole, err := sameBytes(f, j, info)
 		if err != nil {
 			return readError{err}
 		}
-		b.unverified = !whole
-		if same {
-			from, crc, session = j.run.Covered, uint32(j.run.CRC), j.run.Session
-		} else {
-			x.log.Info("a run file is no longer what was indexed; it is indexed again from its start", "run", j.file)
+		switch {
+		case how != "":
+			if x.untold(j.run, how) {
+				return nil
+			}
+			x.log.Info("a run file is no longer what was indexed; it is indexed again from its start", "run", j.file, "how", how)
 			b.reset = true
+		case j.again:
+			b.reset = true
+		default:
+			b.unverified = !whole
+			from, crc, session = j.run.Covered, uint32(j.run.CRC), j.run.Session
 		}
 	} else if j.run != nil {
 		b.reset = true
@@ -634,27 +653,42 @@ func (x *Indexer) read(p *parser, f *os.File, info safefile.Info, j job, b batch
 // above it the first and last block are, and the rest by the next full pass.
 const wholeCheck = 256 << 10
 
-// sameBytes tells whether what the index covers of a run is still there: the
-// same file, at least as long, with the same bytes; whole, whether every one of
-// them was compared.
-func sameBytes(f io.ReaderAt, j job, info safefile.Info) (same, whole bool, err error) {
+// sameBytes tells how what the index covers of a run has vanished from its file, ""
+// where it is all there; whole, whether every byte was compared. A file that was put
+// in the place of the run and begins with the same bytes goes on for it: a copy that
+// was put back, a disk that has another number since it was mounted.
+func sameBytes(f io.ReaderAt, j job, info safefile.Info) (how string, whole bool, err error) {
 	r := j.run
-	if r.Stat.Dev != int64(info.Dev) || r.Stat.Ino != int64(info.Ino) || info.Size < r.Covered {
-		return false, true, nil
+	how = edited
+	another := r.Stat.Dev != int64(info.Dev) || r.Stat.Ino != int64(info.Ino)
+	switch {
+	case another:
+		how = replaced
+	case info.Size < r.Covered:
+		how = shrunk
+	}
+	if info.Size < r.Covered {
+		return how, true, nil
 	}
 	head, tail, err := blockChecksums(f, r.Covered)
 	if err != nil {
-		return false, false, err
+		return "", false, err
 	}
 	if int64(head) != r.HeadCRC || int64(tail) != r.TailCRC {
-		return false, true, nil
+		return how, true, nil
 	}
 	if r.Covered <= 2*blockSize {
-		return true, true, nil
+		return "", true, nil
 	}
-	if info.Size > r.Stat.Size && !j.verify && r.Covered > wholeCheck {
-		return true, false, nil
+	if info.Size > r.Stat.Size && !another && !j.verify && r.Covered > wholeCheck {
+		return "", false, nil
 	}
 	crc, short, err := checksum(f, 0, r.Covered, 0, make([]byte, 256<<10))
-	return !short && err == nil && int64(crc) == r.CRC, true, err
+	if err != nil {
+		return "", false, err
+	}
+	if short || int64(crc) != r.CRC {
+		return how, true, nil
+	}
+	return "", true, nil
 }

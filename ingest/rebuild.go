@@ -16,6 +16,13 @@ import (
 // see the old rows until all the new ones are there. Several at once wait for
 // each other.
 func (x *Indexer) Reindex(ctx context.Context, report func(Progress)) (Counts, error) {
+	if x.o.Rewritten != nil {
+		// What has vanished from the run files is told before it is forgotten. An
+		// index that cannot be brought up to date any more cannot tell.
+		if err := x.Sync(ctx); err != nil && ctx.Err() == nil {
+			x.log.Warn("the index is filled anew without a last look at what it held", "error", err)
+		}
+	}
 	select {
 	case x.turn <- struct{}{}:
 		defer func() { <-x.turn }()
@@ -112,6 +119,7 @@ func (x *Indexer) Fsck(ctx context.Context, report func(Progress)) (*FsckReport,
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	o := x.o
+	o.Rewritten = nil // it is told of what happens to the live one
 	o.Root, o.Index, o.GuardDir = x.root, filepath.Join(dir, store.FileName()), x.guard
 	beside, err := Open(ctx, o)
 	if err != nil {
@@ -150,7 +158,7 @@ func (x *Indexer) Fsck(ctx context.Context, report func(Progress)) (*FsckReport,
 	x.mu.Lock()
 	out.Private = x.private != "" && !x.provisional
 	x.mu.Unlock()
-	return out, x.ask(ctx, func(v *store.View) (err error) {
+	return out, x.Ask(ctx, func(v *store.View) (err error) {
 		_, out.Damaged, err = x.damage(v, 0, 0)
 		return err
 	})

@@ -110,7 +110,7 @@ func (x *Indexer) Receipt(ctx context.Context, r Ref, templateRef string) (*Rece
 	}
 	for try := 0; ; try++ {
 		var d *store.Detail
-		err := x.ask(ctx, func(v *store.View) error {
+		err := x.Ask(ctx, func(v *store.View) error {
 			run, err := runByID(v, r.Run)
 			if err != nil {
 				return err
@@ -170,7 +170,7 @@ func (x *Indexer) receipt(d *store.Detail, template *assemble.Resolved) (*Receip
 // (trace contract, section 7, "Lookup"); an exact id comes first.
 func (x *Indexer) Resolve(ctx context.Context, r Ref) (Ref, error) {
 	var out Ref
-	err := x.ask(ctx, func(v *store.View) error {
+	err := x.Ask(ctx, func(v *store.View) error {
 		run, err := x.run(v, r.Run, true)
 		if err != nil {
 			return err

@@ -46,14 +46,14 @@ func (x *Indexer) damage(v *store.View, run int64, limit int) ([]Damage, int, er
 		return nil, 0, err
 	}
 	more(twins, func(store.Run) bool { return true }, func(r store.Run) Damage {
-		return Damage{RunID: runID(r.Key), Reason: "another run file has the same id"}
+		return Damage{RunID: runID(r.Key), Reason: twinText}
 	})
 	torn, err := v.Torn(run)
 	if err != nil {
 		return nil, 0, err
 	}
 	more(torn, func(r store.Run) bool { return !r.Twin && x.tornIsDamage(r.Torn, r.Stat.MtimeNs) }, func(r store.Run) Damage {
-		return Damage{RunID: runID(r.Key), Line: r.Lines + 1, Offset: r.Covered, Reason: "the last line has no newline"}
+		return Damage{RunID: runID(r.Key), Line: r.Lines + 1, Offset: r.Covered, Reason: tornText}
 	})
 	return out, total, nil
 }
@@ -77,7 +77,7 @@ func faultText(reason string) string {
 // Runs lists the run ids in listing order.
 func (x *Indexer) Runs(ctx context.Context) ([]string, error) {
 	var ids []string
-	err := x.ask(ctx, func(v *store.View) error {
+	err := x.Ask(ctx, func(v *store.View) error {
 		runs, err := v.Runs()
 		ids = ids[:0]
 		for _, r := range runs {
@@ -91,7 +91,7 @@ func (x *Indexer) Runs(ctx context.Context) ([]string, error) {
 // Status tells what is indexed and how well.
 func (x *Indexer) Status(ctx context.Context) (*Status, error) {
 	var s *Status
-	err := x.ask(ctx, func(v *store.View) error {
+	err := x.Ask(ctx, func(v *store.View) error {
 		s = &Status{Root: x.root, Schema: store.Schema()}
 		t, err := v.Totals()
 		if err != nil {

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -17,6 +18,13 @@ type Options struct {
 	// ReadFile reads a template named by path; nil refuses paths.
 	ReadFile func(path string) ([]byte, error)
 	Log      *slog.Logger // nil discards
+	// Rewritten is told before what is indexed of a run is cleared because bytes of
+	// it have vanished or changed, the whole file with them or not: never with an
+	// index transaction open, and never with anything held that another question
+	// waits for, so it may block on a lock of its own. The context is that of the
+	// question which found it. It may be told twice of one rewrite, and must ask the
+	// Indexer for nothing but a Snapshot or a Prefix. nil tells nobody.
+	Rewritten func(context.Context, Rewrite)
 }
 
 // Ref addresses one operation. Ids are WTF-8 text; Null addresses the

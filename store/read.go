@@ -32,7 +32,15 @@ func (x *Index) Read(ctx context.Context, fn func(*View) error) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { x.readers <- s }()
+	sound := false
+	defer func() {
+		if !sound && s.conn != nil {
+			// Whatever it was, a panic of fn too, the next question starts afresh.
+			_, _ = s.exec(context.Background(), "ROLLBACK")
+			s.close()
+		}
+		x.readers <- s
+	}()
 	if s.conn == nil {
 		conn, err := x.read.Connx(ctx)
 		if err != nil {
@@ -47,10 +55,7 @@ func (x *Index) Read(ctx context.Context, fn func(*View) error) error {
 		_, rerr := s.exec(context.Background(), "ROLLBACK")
 		err = errors.Join(err, rerr)
 	}
-	if err != nil && ctx.Err() == nil {
-		// Whatever it was, the next question starts on a fresh connection.
-		s.close()
-	}
+	sound = err == nil || ctx.Err() != nil
 	return classify(err)
 }
 
@@ -79,7 +84,7 @@ type Identity struct {
 // for nothing else, so the rows go past database/sql.
 func (v *View) Identities() (map[string]Identity, error) {
 	m := map[string]Identity{}
-	err := v.each("SELECT file, stat, run_no * 4 + (entry_fault IS NOT NULL) * 2 + unverified FROM runs", func(row []driver.Value) error {
+	err := v.scan(v.ctx, "SELECT file, stat, run_no * 4 + (entry_fault IS NOT NULL) * 2 + unverified FROM runs", nil, func(row []driver.Value) error {
 		file, _ := row[0].([]byte)
 		rest, _ := row[2].(int64)
 		id := Identity{No: rest / 4, Bad: rest&2 != 0, Unverified: rest&1 != 0}
@@ -111,28 +116,36 @@ func (v *View) Latest(withOperations bool) (*Run, error) {
 	return v.oneRun(v.ctx, "operations >= ? ORDER BY file_key DESC LIMIT 1", boolInt(withOperations))
 }
 
-// Totals sums up the runs.
+// Totals are what the index holds in all.
 type Totals struct {
 	Runs       int64 `db:"runs"`
 	Operations int64 `db:"operations"`
 	Events     int64 `db:"events"`
-	Payments   int64 `db:"payments"`
+	Payments   int64 `db:"payments"` // one that counts with several names once
 	Faults     int64 `db:"faults"`
 	Bytes      int64 `db:"bytes"`
 }
 
-// Totals sums up every run.
+func (t *Totals) add(o Totals, sign int64) {
+	t.Runs += sign * o.Runs
+	t.Operations += sign * o.Operations
+	t.Events += sign * o.Events
+	t.Payments += sign * o.Payments
+	t.Faults += sign * o.Faults
+	t.Bytes += sign * o.Bytes
+}
+
+// Totals gives the sums over every run, which are kept.
 func (v *View) Totals() (Totals, error) {
 	var t Totals
-	err := v.get(v.ctx, &t, `SELECT count(*) AS runs, coalesce(sum(operations),0) AS operations, coalesce(sum(events),0) AS events,
-		(SELECT count(*) FROM payments) AS payments, coalesce(sum(faults),0) AS faults, coalesce(sum(covered),0) AS bytes FROM runs`)
+	err := v.get(v.ctx, &t, "SELECT runs, operations, events, payments, faults, bytes FROM meta")
 	return t, err
 }
 
 // RunCount is the number of runs.
 func (v *View) RunCount() (int, error) {
 	var n int
-	err := v.row(v.ctx, "SELECT count(*) FROM runs").Scan(&n)
+	err := v.row(v.ctx, "SELECT runs FROM meta").Scan(&n)
 	return n, err
 }
 
@@ -328,6 +341,8 @@ func (v *View) List(f Filter, openClasses map[int64]bool, now int64) ([]Found, e
 	return out, nil
 }
 
+var opText = keyText("o.op_key")
+
 func (v *View) listOf(f Filter, name, class int64, open OpenFilter, now int64, floor []byte) ([]Found, error) {
 	var q strings.Builder
 	var args []any
@@ -352,7 +367,7 @@ func (v *View) listOf(f Filter, name, class int64, open OpenFilter, now int64, f
 		q.WriteString("operations o INDEXED BY operations_newest CROSS JOIN runs r ON r.run_no = o.run_no WHERE 1")
 	}
 	if f.After != nil {
-		q.WriteString(" AND " + last + " <= ? AND (" + last + ", r.run_key, o.op_key) < (?, ?, ?)")
+		q.WriteString(" AND " + last + " <= ? AND (" + last + ", r.run_key, " + opText + ") < (?, ?, ?)")
 		args = append(args, f.After.Last, f.After.Last, f.After.Run, f.After.Op)
 	}
 	if f.Above != nil {
@@ -375,7 +390,7 @@ func (v *View) listOf(f Filter, name, class int64, open OpenFilter, now int64, f
 		q.WriteString(" AND o.pending_until <= ?")
 		args = append(args, now)
 	}
-	q.WriteString(" ORDER BY " + last + " DESC, r.run_key DESC, o.op_key DESC LIMIT ?")
+	q.WriteString(" ORDER BY " + last + " DESC, r.run_key DESC, " + opText + " DESC LIMIT ?")
 	args = append(args, f.Limit)
 	return v.found(q.String(), args...)
 }
@@ -392,6 +407,7 @@ func (v *View) found(query string, args ...any) ([]Found, error) {
 		if err := rows.Scan(&r.No, &r.Last, &r.Run, &r.Op); err != nil {
 			return nil, err
 		}
+		r.Op = unpackKey(r.Op)
 		out = append(out, r)
 	}
 	return out, rows.Err()
@@ -425,7 +441,7 @@ func (v *View) Changed(rev, op, maxOp int64, limit int) ([]Change, error) {
 // MaxOperation is the greatest operation number given out.
 func (v *View) MaxOperation() (int64, error) {
 	var n int64
-	err := v.row(v.ctx, "SELECT coalesce(max(op_no), 0) FROM operations").Scan(&n)
+	err := v.row(v.ctx, "SELECT next_op - 1 FROM meta").Scan(&n)
 	return n, err
 }
 
@@ -434,6 +450,7 @@ func (v *View) MaxOperation() (int64, error) {
 func (v *View) OperationKey(no int64, prefix []byte) ([]byte, error) {
 	var key []byte
 	err := v.row(v.ctx, "SELECT op_key FROM operations WHERE op_no = ?", no).Scan(&key)
+	key = unpackKey(key)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && !bytes.HasPrefix(key, prefix) {
 		return prefix, nil
 	}
@@ -443,7 +460,8 @@ func (v *View) OperationKey(no int64, prefix []byte) ([]byte, error) {
 // HasName tells whether an operation carries one of the names.
 func (v *View) HasName(op int64, names []int64) (bool, error) {
 	var have []byte
-	if err := v.row(v.ctx, "SELECT names FROM operations WHERE op_no = ?", op).Scan(&have); err != nil {
+	err := v.row(v.ctx, "SELECT s.names FROM operations o JOIN name_sets s ON s.set_no = o.names WHERE o.op_no = ?", op).Scan(&have)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return false, err
 	}
 	return slices.ContainsFunc(shapeFromKey(have), func(n int64) bool { return slices.Contains(names, n) }), nil
@@ -469,7 +487,8 @@ type Detail struct {
 	Host         *string `db:"host"`
 	Resource     *string `db:"resource"`
 	Asset        *string `db:"asset"`
-	Amount       *string `db:"amount"`
+	Amount       *string `db:"-"`
+	StoredAmount any     `db:"amount"`
 	PendingUntil int64   `db:"pending_until"`
 	Blind        *string `db:"blind"`
 	LinkRun      []byte  `db:"link_run"` // nil: not linked
@@ -481,38 +500,48 @@ type Detail struct {
 
 const detailColumns = `o.op_no, o.run_no, r.epoch, r.file, r.run_key, r.faults AS run_faults, o.op_key, o.class, c.shape, c.settlement, o.last_key, o.events, o.spans, o.crc,
 	(SELECT word FROM words WHERE word_no = o.payee) AS payee, (SELECT word FROM words WHERE word_no = o.host) AS host,
-	(SELECT word FROM words WHERE word_no = o.resource) AS resource, (SELECT word FROM words WHERE word_no = o.asset) AS asset, o.amount, o.pending_until, o.blind, coalesce(lr.run_key, sr.run_key) AS link_run,
+	(SELECT word FROM words WHERE word_no = coalesce(o.resource, p.resource)) AS resource, (SELECT word FROM words WHERE word_no = coalesce(o.asset, p.asset)) AS asset,
+	coalesce(o.amount, p.amount) AS amount, o.pending_until, o.blind, coalesce(lr.run_key, sr.run_key) AS link_run,
 	lo.op_key AS link_op, sr.run_key IS NOT NULL AS link_stray, r.torn, r.stat`
 
 const detailJoins = ` JOIN runs r ON r.run_no = o.run_no JOIN classes c ON c.class_no = o.class
+	LEFT JOIN payments p ON p.op_no = o.op_no AND p.i = 0
 	LEFT JOIN operations lo ON lo.op_no = coalesce(
 		(SELECT other FROM links WHERE op_no = o.op_no ORDER BY n LIMIT 1), (SELECT op_no FROM links WHERE other = o.op_no AND op_no > 0 ORDER BY op_no LIMIT 1))
 	LEFT JOIN runs lr ON lr.run_no = lo.run_no
 	LEFT JOIN strays s ON lo.op_no IS NULL AND s.stray_no = (SELECT -op_no FROM links WHERE other = o.op_no AND op_no < 0 ORDER BY op_no DESC LIMIT 1)
 	LEFT JOIN runs sr ON sr.run_no = s.run_no`
 
+// complete turns what is stored into what it stands for.
+func (d *Detail) complete() {
+	d.Key, d.LinkOp = unpackKey(d.Key), unpackKey(d.LinkOp)
+	if amount := amountOf(d.StoredAmount); amount != "" {
+		d.Amount = &amount
+	}
+}
+
 // Details fetches operations by number, in any order; one that is gone
 // is left out.
 func (v *View) Details(numbers []int64) ([]Detail, error) {
-	list, err := json.Marshal(numbers)
-	if err != nil {
-		return nil, err
-	}
 	out := make([]Detail, 0, len(numbers))
-	err = v.sel(v.ctx, &out, "SELECT "+detailColumns+" FROM json_each(?) j CROSS JOIN operations o ON o.op_no = j.value"+detailJoins, string(list))
+	err := v.sel(v.ctx, &out, "SELECT "+detailColumns+" FROM json_each(?) j CROSS JOIN operations o ON o.op_no = j.value"+detailJoins, list(numbers))
+	for i := range out {
+		out[i].complete()
+	}
 	return out, err
 }
 
 // Operation fetches one operation of a run; nil when there is none.
 func (v *View) Operation(run int64, key []byte) (*Detail, error) {
 	var d Detail
-	err := v.get(v.ctx, &d, "SELECT "+detailColumns+" FROM operations o"+detailJoins+" WHERE o.run_no = ? AND o.key_hash = ? AND o.op_key = ?", run, keyHash(key), nonNil(key))
+	err := v.get(v.ctx, &d, "SELECT "+detailColumns+" FROM operations o"+detailJoins+" WHERE o.run_no = ? AND o.key_hash = ? AND o.op_key = ?", run, keyHash(key), packKey(key))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
+	d.complete()
 	return &d, nil
 }
 
@@ -520,8 +549,8 @@ func (v *View) Operation(run int64, key []byte) (*Detail, error) {
 // found this way. It gives those that begin with prefix.
 func (v *View) WithPrefix(run int64, prefix []byte, limit int) ([][]byte, error) {
 	var keys [][]byte
-	err := v.sel(v.ctx, &keys, "SELECT op_key FROM operations WHERE run_no = ? AND op_key >= ? AND substr(op_key, 1, length(?)) = ? ORDER BY op_key LIMIT ?",
-		run, prefix, prefix, prefix, limit)
+	err := v.sel(v.ctx, &keys, "SELECT "+opText+" AS op FROM operations o WHERE run_no = ? AND substr("+opText+", 1, length(?)) = ? ORDER BY op LIMIT ?",
+		run, prefix, prefix, limit)
 	return keys, err
 }
 
@@ -530,8 +559,20 @@ func (v *View) WithPrefix(run int64, prefix []byte, limit int) ([][]byte, error)
 // same files give the same lines whatever the order they were filled in. Lines
 // come by section, and within one in byte order.
 func (v *View) Dump(line func(section int, s string) error) error {
+	types, err := v.Types(0)
+	if err != nil {
+		return err
+	}
+	classes, err := v.classTexts(types)
+	if err != nil {
+		return err
+	}
 	for section, q := range dumps {
-		if err := v.dump(spelled(q), func(rows *sql.Rows) error {
+		var args []any
+		if strings.Contains(q, "?") {
+			args = []any{classes}
+		}
+		if err := v.dump(spelled(q), args, func(rows *sql.Rows) error {
 			var s string
 			if err := rows.Scan(&s); err != nil {
 				return err
@@ -541,13 +582,9 @@ func (v *View) Dump(line func(section int, s string) error) error {
 			return err
 		}
 	}
-	types, err := v.Types(0)
-	if err != nil {
-		return err
-	}
 	// Spans and shapes hold type numbers, which only Go can spell out.
 	return v.dump(spelled(`SELECT name(r.file) || ' ' || name(o.op_key) AS id, o.spans, c.shape FROM operations o
-		JOIN runs r USING (run_no) JOIN classes c ON c.class_no = o.class ORDER BY id`), func(rows *sql.Rows) error {
+		JOIN runs r USING (run_no) JOIN classes c ON c.class_no = o.class ORDER BY id`), nil, func(rows *sql.Rows) error {
 		var id string
 		var blob, shape []byte
 		if err := rows.Scan(&id, &blob, &shape); err != nil {
@@ -571,8 +608,28 @@ func (v *View) Dump(line func(section int, s string) error) error {
 	})
 }
 
-func (v *View) dump(query string, row func(*sql.Rows) error) error {
-	rows, err := v.query(v.ctx, query)
+// classTexts spells the classes out for a query's json_each.
+func (v *View) classTexts(types map[int64]Type) (string, error) {
+	classes, err := v.Classes(0)
+	if err != nil {
+		return "", err
+	}
+	texts := make(map[int64]string, len(classes))
+	for _, c := range classes {
+		shape := make([]string, len(c.Shape))
+		for i, no := range c.Shape {
+			t := types[no]
+			shape[i] = fmt.Sprintf("%q %q %t", t.EventType, t.Role, t.HasRole)
+		}
+		slices.Sort(shape)
+		texts[c.No] = fmt.Sprintf("settlement %d of %s", c.Settlement, strings.Join(shape, " "))
+	}
+	b, _ := json.Marshal(texts) // texts: it cannot fail
+	return string(b), nil
+}
+
+func (v *View) dump(query string, args []any, row func(*sql.Rows) error) error {
+	rows, err := v.query(v.ctx, query, args...)
 	if err != nil {
 		return err
 	}
@@ -588,7 +645,13 @@ func (v *View) dump(query string, row func(*sql.Rows) error) error {
 // spelled replaces name(x) in a query of dumps by the text of a key, quoted, or
 // by its bytes where text would lose some.
 func spelled(query string) string {
-	return nameCall.ReplaceAllString(query, "CASE WHEN instr($1, x'00') OR length($1) = 0 THEN 'x' || hex($1) ELSE quote(CAST($1 AS TEXT)) END")
+	return nameCall.ReplaceAllStringFunc(query, func(call string) string {
+		key := nameCall.FindStringSubmatch(call)[1]
+		if strings.HasSuffix(key, ".op_key") {
+			key = keyText(key)
+		}
+		return strings.ReplaceAll("CASE WHEN instr(KEY, x'00') OR length(KEY) = 0 THEN 'x' || hex(KEY) ELSE quote(CAST(KEY AS TEXT)) END", "KEY", "("+key+")")
+	})
 }
 
 var nameCall = regexp.MustCompile(`name\(([a-z0-9_.]+)\)`)
@@ -600,12 +663,14 @@ var dumps = []string{
 		' answers ' || answers || ' faults ' || faults || ' entry ' || coalesce(entry_fault, '') || ' torn ' || torn || ' session ' || session AS line FROM runs ORDER BY line`,
 	`SELECT 'fault ' || name(r.file) || ' line ' || f.line || ' offset ' || f.offset || ' ' || f.reason AS line FROM faults f JOIN runs r USING (run_no) ORDER BY line`,
 	`SELECT 'operation ' || name(r.file) || ' ' || name(o.op_key) || ' last ' || hex(o.last_key) || ' events ' || o.events ||
-		' crc ' || o.crc || ' side ' || o.side || ' settlement ' || c.settlement || ' pending ' || o.pending_until || ' blind ' || coalesce(o.blind, '') || ' no hook ' || o.no_hook || ' amount ' || coalesce(o.amount, '') ||
+		' crc ' || o.crc || ' side ' || o.side || ' settlement ' || c.settlement || ' pending ' || o.pending_until || ' blind ' || coalesce(o.blind, '') || ' no hook ' || o.no_hook || ' amount ' || coalesce(o.amount, p.amount, '') ||
 		' payee ' || coalesce((SELECT word FROM words WHERE word_no = o.payee), '') || ' host ' || coalesce((SELECT word FROM words WHERE word_no = o.host), '') ||
-		' resource ' || coalesce((SELECT word FROM words WHERE word_no = o.resource), '') || ' asset ' || coalesce((SELECT word FROM words WHERE word_no = o.asset), '') AS line FROM operations o JOIN runs r USING (run_no) JOIN classes c ON c.class_no = o.class ORDER BY line`,
+		' resource ' || coalesce((SELECT word FROM words WHERE word_no = coalesce(o.resource, p.resource)), '') || ' asset ' || coalesce((SELECT word FROM words WHERE word_no = coalesce(o.asset, p.asset)), '') ||
+		' names ' || coalesce((SELECT group_concat(word, ' ') FROM (SELECT w.word FROM name_sets s JOIN name_set_names n USING (set_no) JOIN words w ON w.word_no = n.name WHERE s.set_no = o.names ORDER BY w.word)), '')
+		AS line FROM operations o JOIN runs r USING (run_no) JOIN classes c ON c.class_no = o.class LEFT JOIN payments p ON p.op_no = o.op_no AND p.i = 0 ORDER BY line`,
 	`SELECT 'name ' || w.word || ' of ' || name(r.file) || ' ' || name(o.op_key) || ' agrees ' || (n.class = o.class AND n.last_key = o.last_key) AS line FROM operation_names n JOIN operations o USING (op_no) JOIN runs r USING (run_no) JOIN words w ON w.word_no = n.name ORDER BY line`,
-	`SELECT 'payment ' || coalesce((SELECT name(r.file) || ' ' || name(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = p.op_no), (SELECT name(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -p.op_no), 'nothing') || ' n ' || p.n || ' side ' || p.side || ' status ' || p.status || ' flags ' || p.flags || ' at ' || coalesce(p.at, '') ||
-		' amount ' || coalesce(p.amount, '') || ' settled ' || coalesce(p.settled, '') ||
+	`SELECT 'payment ' || coalesce((SELECT name(r.file) || ' ' || name(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = p.op_no), (SELECT name(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -p.op_no), 'nothing') || ' n ' || p.n || ' status ' || p.status || ' priced ' || p.priced || ' flags ' || p.flags ||
+		' at ' || CASE p.at WHEN 9223372036854775807 THEN '' ELSE p.at END || ' amount ' || coalesce(p.amount, '') || ' settled ' || coalesce(p.settled, '') ||
 		' payee ' || coalesce((SELECT word FROM words WHERE word_no = p.payee), '') ||
 		' host ' || coalesce((SELECT word FROM words WHERE word_no = p.host), '') ||
 		' resource ' || coalesce((SELECT word FROM words WHERE word_no = p.resource), '') ||
@@ -613,6 +678,16 @@ var dumps = []string{
 		' network ' || coalesce((SELECT word FROM words WHERE word_no = p.network), '') ||
 		' scheme ' || coalesce((SELECT word FROM words WHERE word_no = p.scheme), '') AS line
 		FROM payments p ORDER BY line`,
+	`SELECT 'total runs ' || runs || ' operations ' || operations || ' events ' || events || ' payments ' || payments || ' faults ' || faults || ' bytes ' || bytes AS line FROM meta`,
+	`SELECT 'hour ' || h.hour || ' of ' || CASE h.asset WHEN -1 THEN 'all assets' ELSE coalesce((SELECT word FROM words WHERE word_no = h.asset), 'no asset') END || ' part ' || h.part || ' payments ' || h.payments ||
+		' unreadable ' || h.unreadable || ' amount ' || h.amount || ' settled ' || h.settled AS line FROM hours h ORDER BY line`,
+	`SELECT 'paid ' || coalesce((SELECT word FROM words WHERE word_no = d.payee), 'anybody') || ' at ' || coalesce((SELECT word FROM words WHERE word_no = d.host), 'nothing') || ' outcome ' || d.outcome || ' payments ' || d.payments AS line FROM paid d ORDER BY line`,
+	`WITH k AS MATERIALIZED (SELECT CAST(key AS INTEGER) AS class, value AS text FROM json_each(?))
+		SELECT 'count of ' || coalesce((SELECT group_concat(word, ' ') FROM (SELECT w.word FROM name_set_names n JOIN name_sets s USING (set_no) JOIN words w ON w.word_no = n.name WHERE s.set_no = c.set_no ORDER BY w.word)), 'no names') || ' ' || k.text || ' blind ' || c.blind || ' operations ' || c.operations AS line
+		FROM set_counts c JOIN k USING (class) ORDER BY line`,
+	`WITH k AS MATERIALIZED (SELECT CAST(key AS INTEGER) AS class, value AS text FROM json_each(?))
+		SELECT 'count of name ' || w.word || ' ' || k.text || ' blind ' || c.blind || ' operations ' || c.operations AS line
+		FROM name_counts c JOIN k USING (class) JOIN words w ON w.word_no = c.name ORDER BY line`,
 	`SELECT 'answer ' || coalesce((SELECT name(r.file) || ' ' || name(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = a.op_no), (SELECT name(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -a.op_no), 'nothing') || ' n ' || a.n || ' at ' || hex(a.at_key) AS line FROM answers a ORDER BY line`,
 	`SELECT 'candidate ' || coalesce((SELECT name(r.file) || ' ' || name(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = c.op_no), (SELECT name(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -c.op_no), 'nothing') || ' n ' || c.n || ' until ' || c.claim_until AS line FROM candidates c ORDER BY line`,
 	`SELECT 'hash ' || t.hash || ' of ' || coalesce((SELECT name(r.file) || ' ' || name(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = t.op_no), (SELECT name(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -t.op_no), 'nothing') AS line FROM transactions t ORDER BY line`,

@@ -15,7 +15,7 @@ import (
 type session struct {
 	conn  *sqlx.Conn
 	stmts map[string]*sqlx.Stmt
-	raw   map[string]driver.StmtExecContext // prepared on the driver's own connection
+	raw   map[string]driver.Stmt // prepared on the driver's own connection
 }
 
 func (s *session) prepared(query string) (*sqlx.Stmt, error) {
@@ -97,32 +97,50 @@ func (s *session) oneRun(ctx context.Context, where string, arg any) (*Run, erro
 	return &r, nil
 }
 
-// bulk runs a statement past database/sql, whose checks and conversions of
-// every value cost as much as binding them.
+// direct prepares a statement on the driver's own connection: the checks and
+// conversions that database/sql makes of every value cost as much as binding and
+// reading them.
+func (s *session) direct(c any, query string) (driver.Stmt, error) {
+	if st := s.raw[query]; st != nil {
+		return st, nil
+	}
+	st, err := c.(driver.ConnPrepareContext).PrepareContext(context.Background(), query)
+	if err != nil {
+		return nil, err
+	}
+	if s.raw == nil {
+		s.raw = map[string]driver.Stmt{}
+	}
+	s.raw[query] = st
+	return st, nil
+}
+
+// bulk runs a statement past database/sql.
 func (s *session) bulk(query string, args []driver.NamedValue) error {
 	return s.conn.Raw(func(c any) error {
-		st := s.raw[query]
-		if st == nil {
-			prepared, err := c.(driver.ConnPrepareContext).PrepareContext(context.Background(), query)
-			if err != nil {
-				return err
-			}
-			st = prepared.(driver.StmtExecContext)
-			if s.raw == nil {
-				s.raw = map[string]driver.StmtExecContext{}
-			}
-			s.raw[query] = st
+		st, err := s.direct(c, query)
+		if err != nil {
+			return err
 		}
-		_, err := st.ExecContext(context.Background(), args)
+		_, err = st.(driver.StmtExecContext).ExecContext(context.Background(), args)
 		return err
 	})
 }
 
-// each runs a query past database/sql and gives every row to fn, which keeps
-// nothing of it.
-func (s *session) each(query string, fn func([]driver.Value) error) error {
+// scan runs a query past database/sql and gives every row to fn, which keeps
+// nothing of it and asks nothing meanwhile. Arguments and values are of the
+// driver's own types: int64, string, []byte or nil.
+func (s *session) scan(ctx context.Context, query string, args []any, fn func([]driver.Value) error) error {
 	return s.conn.Raw(func(c any) error {
-		rows, err := c.(driver.QueryerContext).QueryContext(context.Background(), query, nil)
+		st, err := s.direct(c, query)
+		if err != nil {
+			return err
+		}
+		named := make([]driver.NamedValue, len(args))
+		for i, a := range args {
+			named[i] = driver.NamedValue{Ordinal: i + 1, Value: a}
+		}
+		rows, err := st.(driver.StmtQueryContext).QueryContext(ctx, named)
 		if err != nil {
 			return err
 		}
@@ -142,6 +160,12 @@ func (s *session) each(query string, fn func([]driver.Value) error) error {
 	})
 }
 
+// integer is a column value that cannot be anything else; 0 for null.
+func integer(v driver.Value) int64 {
+	n, _ := v.(int64)
+	return n
+}
+
 // close gives the connection back. The session can be used again with another.
 func (s *session) close() {
 	for _, st := range s.stmts {
@@ -150,7 +174,7 @@ func (s *session) close() {
 	if s.raw != nil {
 		_ = s.conn.Raw(func(any) error {
 			for _, st := range s.raw {
-				_ = st.(driver.Stmt).Close()
+				_ = st.Close()
 			}
 			return nil
 		})

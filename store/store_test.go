@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -46,7 +48,7 @@ func put(t *testing.T, x *Index, n int) {
 		}
 		op := &Operation{Run: run.No, Key: []byte(fmt.Sprintf("op%d", n)), Shape: []int64{typ}, Settlement: n % 5, Last: []byte{1, byte(n)},
 			Events: 1, Spans: AppendSpan(nil, Span{Offset: int64(n), Length: 5, Type: typ}, 0), Payee: "0xa", Host: "h.example", Names: []string{"0xa", "h.example"},
-			Asset: "eip155:1/0xb", Amount: "1", Payments: []Payment{{Payee: "0xa", Host: "h.example", Asset: "eip155:1/0xb", Amount: "1", Side: 1}}}
+			Asset: "eip155:1/0xb", Amount: "1", Payments: []Payment{{Payee: "0xa", Host: "h.example", Asset: "eip155:1/0xb", Amount: "1", HasAt: true, At: int64(n)}}}
 		_, err = tx.Put(op, nil)
 		run.Operations++
 		if err == nil {
@@ -165,6 +167,41 @@ func TestAWriteThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
+func TestAPanicLeavesTheIndexUsable(t *testing.T) {
+	x := open(t)
+	put(t, x, 1)
+	ctx := context.Background()
+	panics := func(fn func() error) {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		_ = fn()
+	}
+	for range 2 * cap(x.readers) {
+		panics(func() error { return x.Read(ctx, func(*View) error { panic("a bug") }) })
+	}
+	panics(func() error {
+		return x.Write(ctx, func(tx *Tx) error {
+			if err := tx.PutRun(&Run{File: []byte("z"), FileKey: []byte("z"), Key: []byte("z")}); err != nil {
+				return err
+			}
+			panic("a bug")
+		})
+	})
+	put(t, x, 2)
+	if err := x.Read(ctx, func(v *View) error {
+		totals, err := v.Totals()
+		if totals.Runs != 2 {
+			t.Errorf("%d runs, want the two that were written", totals.Runs)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestReadersSeeOneMomentWhileOthersWrite(t *testing.T) {
 	x := open(t)
 	put(t, x, 0)
@@ -210,6 +247,17 @@ func TestADeletedFileIsNoticedBeforeItAnswers(t *testing.T) {
 	}
 }
 
+// drain takes a few of what a question gives.
+func drain[T any](all iter.Seq2[T, error]) error {
+	n := 0
+	for _, err := range all {
+		if n++; err != nil || n == 100 {
+			return err
+		}
+	}
+	return nil
+}
+
 // No question may read rows it does not answer with: every plan goes through
 // an index, and only the small tables may be scanned.
 func TestNoQuestionScansThePast(t *testing.T) {
@@ -246,21 +294,72 @@ func TestNoQuestionScansThePast(t *testing.T) {
 		"a word":                func(v *View) error { _, err := v.Word("0xa"); return err },
 		"the greatest number":   func(v *View) error { _, err := v.MaxOperation(); return err },
 		"whether it has a name": func(v *View) error { _, err := v.HasName(1, []int64{1}); return err },
+		"totals":                func(v *View) error { _, err := v.Totals(); return err },
+		"how many runs":         func(v *View) error { _, err := v.RunCount(); return err },
+		"runs changed":          func(v *View) error { _, _, err := v.RunsChanged(3); return err },
+		"whatever is damaged":   func(v *View) error { _, err := v.Damaged(0); return err },
+		"what was damaged":      func(v *View) error { _, err := v.Damaged(3); return err },
+		"faults":                func(v *View) error { _, _, err := v.Faults(1); return err },
+		"the fault after":       func(v *View) error { _, err := v.FaultAfter(1, 1); return err },
+		"words":                 func(v *View) error { _, err := v.Words([]int64{1, 2}); return err },
+		"numbers of words":      func(v *View) error { _, err := v.WordNumbers([]string{"0xa"}); return err },
+		"ids of operations":     func(v *View) error { _, err := v.OperationRefs([]int64{1, -1}); return err },
+		"operations by id": func(v *View) error {
+			_, err := v.OperationsByRef([]OperationRef{{Run: []byte("r1.ndjson"), Op: []byte("op1")}})
+			return err
+		},
+		"history":            func(v *View) error { _, err := v.HistoryOf([]int64{1, 2}); return err },
+		"open":               func(v *View) error { return drain(v.OpenOf(nil, []int64{1, 2})) },
+		"open of a name":     func(v *View) error { return drain(v.OpenOf([]int64{1, 2}, []int64{1, 2})) },
+		"payments of a name": func(v *View) error { _, err := v.PaymentsOf([]int64{1, 2}, 5); return err },
+		"payments of operations": func(v *View) error {
+			_, err := v.PaymentsOfOperations([]int64{1, 2})
+			return err
+		},
+		"payments for a resource": func(v *View) error { _, err := v.PaymentsFor(3, 5); return err },
+		"the last settled":        func(v *View) error { _, err := v.LastSettled(3, 4, 20); return err },
+		"the last at a host":      func(v *View) error { _, err := v.LastPaid(2, 20); return err },
+		"paid at a host":          func(v *View) error { _, _, err := v.PaidAt(2, 1); return err },
+		"payments that match":     func(v *View) error { _, err := v.MatchingPayments([]int64{1, 2}, 4, "1", 5); return err },
+		"a window":                func(v *View) error { _, err := v.Window(4, 5); return err },
+		"a window of all":         func(v *View) error { _, err := v.Window(AnyAsset, 5); return err },
+		"what leaves a window of a name": func(v *View) error {
+			return drain(v.Leaving(Scope{Names: []int64{1, 2}, Asset: AnyAsset}, 5))
+		},
+		"what leaves a window of a resource": func(v *View) error {
+			return drain(v.Leaving(Scope{Resource: 3, Asset: AnyAsset}, 5))
+		},
+		"what leaves a window of all": func(v *View) error { return drain(v.Leaving(Scope{Asset: AnyAsset}, 5)) },
 	}
-	small := []string{"meta", "classes", "types", "json_each", "j ", "CONSTANT ROW", "runs USING COVERING INDEX", "r USING INDEX runs_damaged", "runs USING INDEX runs_torn",
-		"runs USING INDEX runs_listed", "operations USING COVERING INDEX", "o USING INDEX operations_newest"}
+	small := []string{"meta", "classes", "types", "json_each", "j ", "CONSTANT ROW", "runs USING COVERING INDEX", "r USING INDEX runs_damaged", "runs USING INDEX runs_damaged", "runs USING INDEX runs_twins", "runs USING INDEX runs_torn",
+		"runs USING INDEX runs_listed", "o USING INDEX operations_newest"}
 	for name, ask := range questions {
 		t.Run(name, func(t *testing.T) {
 			if err := x.Read(ctx, func(v *View) error {
-				v.stmts = nil // forget what other questions prepared
+				v.stmts, v.raw = nil, nil // forget what other questions prepared
 				if err := ask(v); err != nil {
 					return err
 				}
-				for q := range v.stmts {
+				asked := slices.Collect(maps.Keys(v.stmts))
+				asked = slices.AppendSeq(asked, maps.Keys(v.raw))
+				if len(asked) == 0 {
+					t.Error("it asks nothing")
+				}
+				for _, q := range asked {
 					if strings.HasPrefix(q, "SELECT class_no") || strings.HasPrefix(q, "SELECT count(*) FROM runs") {
 						continue
 					}
-					args := make([]any, strings.Count(q, "?"))
+					args := make([]any, max(strings.Count(q, "?"), 9))
+					if !strings.Contains(q, "?1") {
+						args = args[:strings.Count(q, "?")]
+					} else {
+						for n := 1; n <= 9; n++ {
+							if !strings.Contains(q, fmt.Sprintf("?%d", n)) {
+								args = args[:n-1]
+								break
+							}
+						}
+					}
 					rows, err := v.conn.QueryContext(ctx, "EXPLAIN QUERY PLAN "+q, args...)
 					if err != nil {
 						return err
@@ -272,7 +371,8 @@ func TestNoQuestionScansThePast(t *testing.T) {
 							return err
 						}
 						scan := strings.HasPrefix(step, "SCAN ") && !slices.ContainsFunc(small, func(s string) bool { return strings.HasPrefix(step, "SCAN "+s) })
-						sort := strings.HasPrefix(step, "USE TEMP B-TREE FOR ORDER BY")
+						// What was asked for by number comes as it was asked for.
+						sort := strings.HasPrefix(step, "USE TEMP B-TREE FOR ORDER BY") && !strings.Contains(q, "ORDER BY j.key")
 						if scan || sort {
 							t.Errorf("%s\n%s", step, q)
 						}

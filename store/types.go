@@ -35,6 +35,7 @@ type Run struct {
 	Torn       int64   `db:"torn"` // 0: ends in a newline; else the owner's word for what is there
 	Unverified bool    `db:"unverified"`
 	Twin       bool    `db:"twin"` // another file has the same id; kept by the store
+	Rev        int64   `db:"rev"`  // transaction that last changed it; set by the store
 }
 
 // Stat is what one stat call says of a run file. A start reads one for each
@@ -136,10 +137,9 @@ type Operation struct {
 	Hashes       []string // transaction hashes a link may need
 }
 
-// Payment is a row of payments. Status and Flags are the caller's.
+// Payment is a row of payments. Status is the caller's, Flags are payment.Flag...
 type Payment struct {
 	N                      int
-	Side                   int
 	Payee, Host, Resource  string
 	Asset, Network, Scheme string
 	Amount, Settled        string

@@ -1,11 +1,13 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jmoiron/sqlx"
@@ -20,7 +22,9 @@ type Tx struct {
 	generation  int64
 	rev         int64
 	stamp       int64 // what rows changed now are marked with: rev, or 0 while filling
-	nextOp      int64 // 0: not asked yet in this transaction
+	nextOp      int64
+	gone        int64  // last transaction that removed a run
+	added       Totals // what this transaction adds to the totals
 	words       map[string]int64
 	types       map[Type]int64
 	classes     map[string]int64
@@ -30,8 +34,12 @@ type Tx struct {
 	newWords    rowBuffer
 	lately      [8]recent
 	turn        int
-	newWord     int64    // next word number while the cache holds every word; else 0
-	deferred    []string // statements that make the indexes again; non-nil while filling
+	sets        map[string]int64   // name sets by their stored form
+	pairs       map[[2]int64]int64 // those of at most two names by these
+	setNames    map[int64][]int64  // the names of each
+	sums        sums               // what is not yet added to the kept counts
+	newWord     int64              // next word number while the cache holds every word; else 0
+	deferred    []string           // statements that make the indexes again; non-nil while filling
 }
 
 // maxCached bounds each dictionary cache; a cache that is full starts again.
@@ -63,8 +71,8 @@ func newTx(conn *sqlx.Conn) *Tx {
 	t := &Tx{session: &session{conn: conn}}
 	t.newOps = newRowBuffer("operations", 40, "op_no", "run_no", "op_key", "key_hash", "class", "last_key", "rev",
 		"events", "spans", "crc", "side", "payee", "host", "resource", "asset", "amount", "pending_until", "blind", "no_hook", "names")
-	t.newPayments = newRowBuffer("payments", 40, "op_no", "i", "n", "side", "payee", "host", "resource", "asset",
-		"network", "scheme", "amount", "settled", "at", "status", "flags")
+	t.newPayments = newRowBuffer("payments", 40, "op_no", "i", "n", "payee", "host", "resource", "asset",
+		"network", "scheme", "amount", "settled", "at", "status", "priced", "flags")
 	t.newWords = newRowBuffer("words", 60, "word_no", "word")
 	t.newNames = newRowBuffer("operation_names", 60, "name", "class", "last_key", "op_no")
 	t.forget()
@@ -75,7 +83,9 @@ func newTx(conn *sqlx.Conn) *Tx {
 // another process has filled the index anew.
 func (t *Tx) forget() {
 	t.words, t.types, t.classes = map[string]int64{}, map[Type]int64{}, map[string]int64{}
+	t.forgetSets()
 	t.lately = [8]recent{}
+	t.sums = newSums()
 	for _, b := range []*rowBuffer{&t.newWords, &t.newOps, &t.newPayments, &t.newNames} {
 		b.args = b.args[:0]
 	}
@@ -94,6 +104,14 @@ func (x *Index) Write(ctx context.Context, fn func(*Tx) error) error {
 	if err := t.session.begin(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return classify(err)
 	}
+	committed := false
+	defer func() {
+		if !committed { // fn may have panicked
+			_, _ = t.exec("ROLLBACK")
+			t.forget()
+			t.generation, t.deferred = 0, nil
+		}
+	}()
 	err := t.start()
 	if err == nil {
 		err = fn(t)
@@ -102,24 +120,19 @@ func (x *Index) Write(ctx context.Context, fn func(*Tx) error) error {
 		err = t.flush()
 	}
 	if err == nil {
-		_, err = t.exec("UPDATE meta SET rev = ?", t.rev)
+		err = t.putMeta()
 	}
 	if err == nil {
 		// From here on the context no longer matters: a commit is not undone.
 		_, err = t.exec("COMMIT")
 	}
-	if err != nil {
-		_, _ = t.exec("ROLLBACK")
-		t.forget()
-		t.generation, t.deferred = 0, nil
-		return classify(err)
-	}
-	return nil
+	committed = err == nil
+	return classify(err)
 }
 
 func (t *Tx) start() error {
 	var generation int64
-	if err := t.row("SELECT generation, rev FROM meta", nil, &generation, &t.rev); err != nil {
+	if err := t.row("SELECT generation, rev, gone, next_op FROM meta", nil, &generation, &t.rev, &t.gone, &t.nextOp); err != nil {
 		return err
 	}
 	if generation != t.generation {
@@ -128,8 +141,17 @@ func (t *Tx) start() error {
 	}
 	t.rev++
 	t.stamp = t.rev
-	t.nextOp, t.newWord = 0, 0
+	t.newWord = 0
+	t.added = Totals{}
 	return nil
+}
+
+// putMeta writes what a transaction changed of the whole.
+func (t *Tx) putMeta() error {
+	a := &t.added
+	_, err := t.exec(`UPDATE meta SET rev = ?, gone = ?, next_op = ?, runs = runs + ?, operations = operations + ?, events = events + ?,
+		payments = payments + ?, faults = faults + ?, bytes = bytes + ?`, t.rev, t.gone, t.nextOp, a.Runs, a.Operations, a.Events, a.Payments, a.Faults, a.Bytes)
+	return err
 }
 
 // Statements of a transaction do not heed the caller's context: a context that
@@ -185,14 +207,14 @@ func (t *Tx) drain(b *rowBuffer) error {
 	return nil
 }
 
-// flush writes the rows still buffered.
+// flush writes the rows still buffered, and adds what was counted.
 func (t *Tx) flush() error {
 	for _, b := range []*rowBuffer{&t.newWords, &t.newOps, &t.newPayments, &t.newNames} {
 		if err := t.drain(b); err != nil {
 			return err
 		}
 	}
-	return nil
+	return t.addUp()
 }
 
 // Rev numbers this transaction; the one before it in the index was Rev()-1,
@@ -204,7 +226,7 @@ func (t *Tx) Rev() int64 { return t.rev }
 func (t *Tx) Generation() int64 { return t.generation }
 
 const runColumns = `run_no, file, file_key, run_key, epoch, stat, covered, crc, head_crc, tail_crc,
-	lines, events, operations, answers, faults, entry_fault, session, torn, twin, unverified`
+	lines, events, operations, answers, faults, entry_fault, session, torn, twin, unverified, rev`
 
 // Run finds a run by its file name; nil when there is none.
 func (t *Tx) Run(file []byte) (*Run, error) {
@@ -213,18 +235,28 @@ func (t *Tx) Run(file []byte) (*Run, error) {
 
 // PutRun writes r, which gets its number when it is new.
 func (t *Tx) PutRun(r *Run) error {
+	r.Rev = t.rev
 	args := []any{r.FileKey, r.Key, r.Epoch, r.Stat, r.Covered, r.CRC, r.HeadCRC, r.TailCRC,
-		r.Lines, r.Events, r.Operations, r.Answers, r.Faults, r.EntryFault, r.Session, r.Torn, r.Unverified}
+		r.Lines, r.Events, r.Operations, r.Answers, r.Faults, r.EntryFault, r.Session, r.Torn, r.Unverified, r.Rev}
+	now := Totals{Runs: 1, Operations: r.Operations, Events: r.Events, Faults: r.Faults, Bytes: r.Covered}
 	if r.No != 0 {
+		var before Totals
+		if err := t.row("SELECT 1, operations, events, faults, covered FROM runs WHERE run_no = ?", []any{r.No},
+			&before.Runs, &before.Operations, &before.Events, &before.Faults, &before.Bytes); err != nil {
+			return err
+		}
+		t.added.add(now, 1)
+		t.added.add(before, -1)
 		_, err := t.exec(`UPDATE runs SET file_key=?, run_key=?, epoch=?, stat=?, covered=?, crc=?,
-			head_crc=?, tail_crc=?, lines=?, events=?, operations=?, answers=?, faults=?, entry_fault=?, session=?, torn=?, unverified=? WHERE run_no=?`,
+			head_crc=?, tail_crc=?, lines=?, events=?, operations=?, answers=?, faults=?, entry_fault=?, session=?, torn=?, unverified=?, rev=? WHERE run_no=?`,
 			append(args, r.No)...)
 		return err
 	}
 	res, err := t.exec(`INSERT INTO runs (file_key, run_key, epoch, stat, covered, crc, head_crc, tail_crc,
-		lines, events, operations, answers, faults, entry_fault, session, torn, unverified, file) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+		lines, events, operations, answers, faults, entry_fault, session, torn, unverified, rev, file) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
 		append(args, r.File)...)
 	if err == nil {
+		t.added.add(now, 1)
 		r.No, err = res.LastInsertId()
 	}
 	if err == nil {
@@ -248,7 +280,8 @@ func (t *Tx) PutRun(r *Run) error {
 // markTwins marks the runs of one id where there are several: none of them can
 // be addressed.
 func (t *Tx) markTwins(key []byte) error {
-	_, err := t.exec("UPDATE runs SET twin = (SELECT count(*) > 1 FROM runs r WHERE r.run_key = ?1) WHERE run_key = ?1", key)
+	_, err := t.exec(`UPDATE runs SET twin = 1 - twin, rev = ?2 WHERE run_key = ?1
+		AND twin <> (SELECT count(*) > 1 FROM runs r WHERE r.run_key = ?1)`, key, t.rev)
 	return err
 }
 
@@ -259,6 +292,9 @@ func (t *Tx) RunByNumber(no int64) (*Run, error) {
 
 // ClearRun removes everything known of a run but the run itself.
 func (t *Tx) ClearRun(run int64) error {
+	if err := t.uncount(run); err != nil {
+		return err
+	}
 	if err := t.flush(); err != nil {
 		return err
 	}
@@ -291,7 +327,7 @@ func (t *Tx) clearNames(run int64) error {
 		No    int64  `db:"op_no"`
 		Class int64  `db:"class"`
 		Last  []byte `db:"last_key"`
-		Names []byte `db:"names"`
+		Names int64  `db:"names"`
 	}
 	var after int64
 	for {
@@ -304,10 +340,8 @@ func (t *Tx) clearNames(run int64) error {
 			return nil
 		}
 		for _, r := range rows {
-			for _, name := range shapeFromKey(r.Names) {
-				if _, err := t.exec("DELETE FROM operation_names WHERE name = ? AND class = ? AND last_key = ? AND op_no = ?", name, r.Class, r.Last, r.No); err != nil {
-					return err
-				}
+			if err := t.removeNames(r.No, r.Names, r.Class, r.Last); err != nil {
+				return err
 			}
 			after = r.No
 		}
@@ -320,25 +354,28 @@ func (t *Tx) DropRun(run int64) error {
 		return err
 	}
 	var key []byte
-	if err := t.row("DELETE FROM runs WHERE run_no = ? RETURNING run_key", []any{run}, &key); err != nil {
+	before := Totals{Runs: 1}
+	if err := t.row("DELETE FROM runs WHERE run_no = ? RETURNING run_key, operations, events, faults, covered", []any{run},
+		&key, &before.Operations, &before.Events, &before.Faults, &before.Bytes); err != nil {
 		return err
 	}
+	t.added.add(before, -1)
+	t.gone = t.rev
 	return t.markTwins(key)
 }
 
 // Clear empties the index and draws a new generation. Dictionaries go too.
 func (t *Tx) Clear() error {
 	t.forget()
-	for _, table := range []string{"links", "transactions", "candidates", "answers", "strays", "payments", "operation_names", "operations", "classes", "types", "words", "faults", "runs"} {
+	for _, table := range []string{"links", "transactions", "candidates", "answers", "strays", "paid", "hours", "payments", "operation_names", "operations",
+		"name_counts", "set_counts", "name_set_names", "name_sets", "classes", "types", "words", "faults", "runs"} {
 		if _, err := t.exec("DELETE FROM " + table); err != nil {
 			return err
 		}
 	}
-	if err := t.row("UPDATE meta SET generation = abs(random()) RETURNING generation", nil, &t.generation); err != nil {
-		return err
-	}
-	t.nextOp = 0
-	return nil
+	t.added, t.nextOp, t.gone = Totals{}, 1, t.rev
+	return t.row(`UPDATE meta SET generation = abs(random()), runs = 0, operations = 0, events = 0, payments = 0, faults = 0, bytes = 0
+		RETURNING generation`, nil, &t.generation)
 }
 
 // Fill empties the index and puts off its larger indexes and the names of
@@ -498,37 +535,55 @@ func (t *Tx) class(shape []int64, settlement int) (int64, error) {
 
 // Stored is what a writer needs of an operation that is in the index already.
 type Stored struct {
-	No         int64  `db:"op_no"`
-	Run        int64  `db:"run_no"`
-	Key        []byte `db:"op_key"`
-	Class      int64  `db:"class"`
-	Last       []byte `db:"last_key"`
-	Events     int64  `db:"events"`
-	Spans      []byte `db:"spans"`
-	CRC        uint32 `db:"crc"`
-	Names      []byte `db:"names"`
-	NoHook     bool   `db:"no_hook"`
-	ShapeBytes []byte `db:"shape"`
-	Payments   int64  // rows of payments it has
-	Answers    int64  // and of answers
+	No         int64
+	Run        int64
+	Key        []byte
+	Class      int64
+	Last       []byte
+	Events     int64
+	Spans      []byte
+	CRC        uint32
+	NoHook     bool
+	ShapeBytes []byte
+	Payments   int64 // rows of payments it has
+	Answers    int64 // and of answers
+
+	names int64 // its name set
+	blind bool
+	has   *dependents // nil: to be read from the index
+}
+
+// dependents are the rows that depend on an operation's payments and answers. Most
+// events change none of them.
+type dependents struct {
+	payments   []payment
+	answers    []Answer
+	candidates []Candidate
+	hashes     []string
+}
+
+func (d *dependents) equal(o *dependents) bool {
+	return slices.Equal(d.payments, o.payments) && slices.Equal(d.candidates, o.candidates) && slices.Equal(d.hashes, o.hashes) &&
+		slices.EqualFunc(d.answers, o.answers, func(a, b Answer) bool { return a.N == b.N && bytes.Equal(a.AtKey, b.AtKey) })
 }
 
 // Shape is the operation's set of types so far.
 func (s *Stored) Shape() []int64 { return shapeFromKey(s.ShapeBytes) }
 
-const storedColumns = `o.op_no, o.run_no, o.op_key, o.class, o.last_key, o.events, o.spans, o.crc, o.names, o.no_hook, c.shape,
+const storedColumns = `o.op_no, o.run_no, o.op_key, o.class, o.last_key, o.events, o.spans, o.crc, o.names, o.blind IS NOT NULL, o.no_hook, c.shape,
 	(SELECT count(*) FROM payments p WHERE p.op_no = o.op_no), (SELECT count(*) FROM answers a WHERE a.op_no = o.op_no)`
 
 func (t *Tx) stored(where string, args ...any) (*Stored, error) {
 	var s Stored
 	err := t.row("SELECT "+storedColumns+" FROM operations o JOIN classes c ON c.class_no = o.class WHERE "+where, args,
-		&s.No, &s.Run, &s.Key, &s.Class, &s.Last, &s.Events, &s.Spans, &s.CRC, &s.Names, &s.NoHook, &s.ShapeBytes, &s.Payments, &s.Answers)
+		&s.No, &s.Run, &s.Key, &s.Class, &s.Last, &s.Events, &s.Spans, &s.CRC, &s.names, &s.blind, &s.NoHook, &s.ShapeBytes, &s.Payments, &s.Answers)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
+	s.Key = unpackKey(s.Key)
 	return &s, nil
 }
 
@@ -539,7 +594,7 @@ func (t *Tx) Operation(run int64, key []byte) (*Stored, error) {
 			return nil, err
 		}
 	}
-	return t.stored("o.run_no = ? AND o.key_hash = ? AND o.op_key = ?", run, keyHash(key), nonNil(key))
+	return t.stored("o.run_no = ? AND o.key_hash = ? AND o.op_key = ?", run, keyHash(key), packKey(key))
 }
 
 // OperationByNumber finds an operation by its row number.
@@ -554,39 +609,41 @@ func (t *Tx) OperationByNumber(no int64) (*Stored, error) {
 
 // Put writes an operation with its payments, names, answers and hashes. old is
 // what the index holds of it, nil for a new one, whose number is set. It
-// returns what a later Put takes as old.
+// returns what a later Put takes as old. It keeps the slices of op.
 func (t *Tx) Put(op *Operation, old *Stored) (*Stored, error) {
 	class, err := t.class(op.Shape, op.Settlement)
 	if err != nil {
 		return nil, err
 	}
-	w, err := t.wordNumbers(op.Payee, op.Host, op.Resource, op.Asset)
+	has, err := t.dependents(op)
 	if err != nil {
 		return nil, err
 	}
-	names, err := t.wordNumbers(op.Names...)
+	payee, err := t.word(op.Payee)
 	if err != nil {
 		return nil, err
 	}
-	nameNumbers := make([]int64, 0, len(names))
-	for _, n := range names {
-		nameNumbers = append(nameNumbers, n.(int64)) // a name is never empty
+	host, err := t.word(op.Host)
+	if err != nil {
+		return nil, err
 	}
-	blob := shapeKey(nameNumbers)
+	resource, asset, amount, err := t.shown(op, has)
+	if err != nil {
+		return nil, err
+	}
+	names, err := t.nameSet(op.Names)
+	if err != nil {
+		return nil, err
+	}
 	now := &Stored{Run: op.Run, Key: nonNil(op.Key), Class: class, Last: op.Last, Events: op.Events,
-		Spans: op.Spans, CRC: op.CRC, Names: blob, NoHook: op.NoHook, ShapeBytes: shapeKey(op.Shape),
-		Payments: int64(len(op.Payments)), Answers: int64(len(op.Answers))}
+		Spans: op.Spans, CRC: op.CRC, NoHook: op.NoHook, ShapeBytes: shapeKey(op.Shape),
+		Payments: int64(len(op.Payments)), Answers: int64(len(op.Answers)), names: names, blind: op.Blind != "", has: has}
 
 	if old == nil {
-		if t.nextOp == 0 {
-			if err := t.row("SELECT coalesce(max(op_no), 0) + 1 FROM operations", nil, &t.nextOp); err != nil {
-				return nil, err
-			}
-		}
 		now.No = t.nextOp
 		t.nextOp++
-		if err := t.add(&t.newOps, now.No, now.No, op.Run, now.Key, int64(keyHash(now.Key)), class, op.Last, t.stamp, op.Events, op.Spans, int64(op.CRC), int64(op.Side),
-			w[0], w[1], w[2], w[3], text(op.Amount), op.PendingUntil, text(op.Blind), int64(boolInt(op.NoHook)), blob); err != nil {
+		if err := t.add(&t.newOps, now.No, now.No, op.Run, packKey(now.Key), int64(keyHash(now.Key)), class, op.Last, t.stamp, op.Events, op.Spans, int64(op.CRC), int64(op.Side),
+			payee, host, resource, asset, amount, op.PendingUntil, text(op.Blind), int64(boolInt(op.NoHook)), names); err != nil {
 			return nil, err
 		}
 	} else {
@@ -596,44 +653,169 @@ func (t *Tx) Put(op *Operation, old *Stored) (*Stored, error) {
 		}
 		if _, err := t.exec(`UPDATE operations SET class=?, last_key=?, rev=?, events=?, spans=?, crc=?, side=?, payee=?, host=?, resource=?,
 			asset=?, amount=?, pending_until=?, blind=?, no_hook=?, names=? WHERE op_no=?`, class, op.Last, t.stamp, op.Events, op.Spans, int64(op.CRC), op.Side,
-			w[0], w[1], w[2], w[3], text(op.Amount), op.PendingUntil, text(op.Blind), op.NoHook, blob, now.No); err != nil {
+			payee, host, resource, asset, amount, op.PendingUntil, text(op.Blind), op.NoHook, names, now.No); err != nil {
 			return nil, err
-		}
-		if err := t.removeNames(old); err != nil {
-			return nil, err
-		}
-		if old.Payments+old.Answers > 0 {
-			if err := t.removeDependents(now.No); err != nil {
-				return nil, err
-			}
 		}
 	}
 	op.No = now.No
-	for i, n := range nameNumbers {
-		if t.deferred != nil && (op.Names[i] == op.Payee || op.Names[i] == op.Host) {
-			continue // Filled does it
-		}
-		if err := t.add(&t.newNames, now.No, n, class, op.Last, now.No); err != nil {
-			return nil, err
-		}
+	if err := t.putNames(op, now, old); err != nil {
+		return nil, err
 	}
-	return now, t.putDependents(op)
+	return now, t.putDependents(op.No, op.Run, has, old)
 }
 
-func (t *Tx) removeNames(old *Stored) error {
-	if err := t.drainOf(&t.newNames, old.No); err != nil {
+// shown is what the row of an operation keeps of what is shown: nothing where its
+// first payment says the same.
+func (t *Tx) shown(op *Operation, has *dependents) (resource, asset, amount any, err error) {
+	if resource, err = t.word(op.Resource); err != nil {
+		return nil, nil, nil, err
+	}
+	if asset, err = t.word(op.Asset); err != nil {
+		return nil, nil, nil, err
+	}
+	amount = stored(op.Amount)
+	if len(has.payments) == 0 {
+		return resource, asset, amount, nil
+	}
+	first := &has.payments[0]
+	if resource = unlessAlready(resource, first.resource); op.Amount == first.amount {
+		amount = nil
+	} else if amount == nil {
+		amount = ""
+	}
+	return resource, unlessAlready(asset, first.asset), amount, nil
+}
+
+func unlessAlready(word any, have int64) any {
+	no, _ := word.(int64)
+	if no == have {
+		return nil
+	}
+	return no
+}
+
+// putNames makes the name rows and counts of an operation what they are to be.
+func (t *Tx) putNames(op *Operation, now, old *Stored) error {
+	if old == nil {
+		t.sums.count(now, 1)
+	} else if old.names != now.names || old.Class != now.Class || old.blind != now.blind {
+		t.sums.count(old, -1)
+		t.sums.count(now, 1)
+	}
+	if old != nil {
+		// While filling, what is shown now decides which rows Filled makes.
+		if t.deferred == nil && old.names == now.names && old.Class == now.Class && bytes.Equal(old.Last, now.Last) {
+			return nil
+		}
+		if err := t.removeNames(old.No, old.names, old.Class, old.Last); err != nil {
+			return err
+		}
+	}
+	names, err := t.namesOf(now.names)
+	if err != nil {
 		return err
 	}
-	for _, n := range shapeFromKey(old.Names) {
-		if _, err := t.exec("DELETE FROM operation_names WHERE name = ? AND class = ? AND last_key = ? AND op_no = ?", n, old.Class, old.Last, old.No); err != nil {
+	for _, n := range names {
+		if t.deferred != nil && t.isShown(op, n) {
+			continue // Filled does it
+		}
+		if err := t.add(&t.newNames, now.No, n, now.Class, now.Last, now.No); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *Tx) removeDependents(no int64) error {
+// isShown tells whether a name is the payee or host in the row of an operation.
+func (t *Tx) isShown(op *Operation, name int64) bool {
+	return t.words[op.Payee] == name || t.words[op.Host] == name
+}
+
+func (t *Tx) removeNames(no, set, class int64, last []byte) error {
+	if err := t.drainOf(&t.newNames, no); err != nil {
+		return err
+	}
+	names, err := t.namesOf(set)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if _, err := t.exec("DELETE FROM operation_names WHERE name = ? AND class = ? AND last_key = ? AND op_no = ?", n, class, last, no); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dependents are op's, with words as numbers.
+func (t *Tx) dependents(op *Operation) (*dependents, error) {
+	d := &dependents{answers: op.Answers, candidates: op.Candidates, hashes: op.Hashes}
+	if len(op.Payments) > 0 {
+		d.payments = make([]payment, len(op.Payments))
+	}
+	for i := range op.Payments {
+		if err := t.payment(&d.payments[i], &op.Payments[i]); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// putDependents makes the dependents of an operation (or stray) what they are to be.
+func (t *Tx) putDependents(no, run int64, now *dependents, old *Stored) error {
+	if old != nil {
+		if old.has != nil && old.has.equal(now) {
+			return nil
+		}
+		if old.Payments+old.Answers > 0 {
+			if err := t.removeDependents(no, old.has); err != nil {
+				return err
+			}
+		}
+	}
+	if err := t.sums.spend(now.payments, 1); err != nil {
+		return err
+	}
+	for i := range now.payments {
+		if err := t.addPayment(no, i, &now.payments[i]); err != nil {
+			return err
+		}
+	}
+	for _, a := range now.answers {
+		if _, err := t.exec("INSERT INTO answers (op_no, n, run_no, at_key) VALUES (?,?,?,?)", no, a.N, run, nonNil(a.AtKey)); err != nil {
+			return err
+		}
+	}
+	for _, c := range now.candidates {
+		if err := t.bulk("INSERT INTO candidates (run_no, claim_until, op_no, n) VALUES (?,?,?,?)", values(run, c.Until, no, int64(c.N))); err != nil {
+			return err
+		}
+	}
+	for _, h := range now.hashes {
+		if _, err := t.exec("INSERT OR IGNORE INTO transactions (hash, op_no) VALUES (?,?)", h, no); err != nil {
+			return err
+		}
+	}
+	if t.sums.full() {
+		return t.addUp()
+	}
+	return nil
+}
+
+// removeDependents removes what depends on an operation; had is nil where that is
+// not known.
+func (t *Tx) removeDependents(no int64, had *dependents) error {
 	if err := t.drainOf(&t.newPayments, no); err != nil {
+		return err
+	}
+	if had == nil {
+		had = &dependents{}
+		var err error
+		if had.payments, err = t.paymentsOf(no); err != nil {
+			return err
+		}
+	}
+	if err := t.sums.spend(had.payments, -1); err != nil {
 		return err
 	}
 	for _, q := range []string{
@@ -642,37 +824,7 @@ func (t *Tx) removeDependents(no int64) error {
 		"DELETE FROM candidates WHERE op_no = ?",
 		"DELETE FROM transactions WHERE op_no = ?",
 	} {
-		if _, err := t.exec(q, no); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (t *Tx) putDependents(op *Operation) error {
-	for i := range op.Payments {
-		p := &op.Payments[i]
-		w, err := t.wordNumbers(p.Payee, p.Host, p.Resource, p.Asset, p.Network, p.Scheme)
-		if err != nil {
-			return err
-		}
-		if err := t.add(&t.newPayments, op.No, op.No, int64(i), int64(p.N), int64(p.Side), w[0], w[1], w[2], w[3], w[4], w[5],
-			text(p.Amount), text(p.Settled), instant(p.At, p.HasAt), int64(p.Status), int64(p.Flags)); err != nil {
-			return err
-		}
-	}
-	for _, a := range op.Answers {
-		if _, err := t.exec("INSERT INTO answers (op_no, n, run_no, at_key) VALUES (?,?,?,?)", op.No, a.N, op.Run, nonNil(a.AtKey)); err != nil {
-			return err
-		}
-	}
-	for _, c := range op.Candidates {
-		if _, err := t.exec("INSERT INTO candidates (run_no, claim_until, op_no, n) VALUES (?,?,?,?)", op.Run, c.Until, op.No, c.N); err != nil {
-			return err
-		}
-	}
-	for _, h := range op.Hashes {
-		if _, err := t.exec("INSERT OR IGNORE INTO transactions (hash, op_no) VALUES (?,?)", h, op.No); err != nil {
+		if err := t.bulk(q, values(no)); err != nil {
 			return err
 		}
 	}
@@ -690,11 +842,15 @@ func (t *Tx) PutStray(s *Stray, op *Operation) error {
 		if s.No, err = res.LastInsertId(); err != nil {
 			return err
 		}
-	} else if err := t.removeDependents(-s.No); err != nil {
+	} else if err := t.removeDependents(-s.No, nil); err != nil {
 		return err
 	}
 	op.No, op.Run = -s.No, s.Run
-	return t.putDependents(op)
+	has, err := t.dependents(op)
+	if err != nil {
+		return err
+	}
+	return t.putDependents(op.No, op.Run, has, nil)
 }
 
 // StrayByNumber finds a stray; nil when there is none.
@@ -713,6 +869,12 @@ func (t *Tx) StrayByNumber(no int64) (*Stray, error) {
 // PutFault keeps one fault of a run.
 func (t *Tx) PutFault(run int64, f Fault) error {
 	_, err := t.exec("INSERT OR REPLACE INTO faults (run_no, line, offset, reason) VALUES (?,?,?,?)", run, f.Line, f.Offset, f.Reason)
+	return err
+}
+
+// DropNewestFault makes room for a newer one.
+func (t *Tx) DropNewestFault(run int64) error {
+	_, err := t.exec("DELETE FROM faults WHERE run_no = ?1 AND line = (SELECT max(line) FROM faults WHERE run_no = ?1)", run)
 	return err
 }
 
@@ -829,11 +991,4 @@ func text(s string) any {
 		return nil
 	}
 	return s
-}
-
-func instant(ms int64, ok bool) any {
-	if !ok {
-		return nil
-	}
-	return ms
 }

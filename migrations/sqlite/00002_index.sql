@@ -1,11 +1,19 @@
 -- +goose Up
 
--- One row: which filling of this index it is, and the number of the last
--- transaction that changed an operation.
+-- One row: which filling of this index it is, the number of the last transaction,
+-- and what the index holds in all.
 CREATE TABLE meta (
     only       INTEGER PRIMARY KEY CHECK (only = 1),
-    generation INTEGER NOT NULL, -- random; a reindex draws a new one
-    rev        INTEGER NOT NULL
+    generation INTEGER NOT NULL,           -- random; a reindex draws a new one
+    rev        INTEGER NOT NULL,
+    gone       INTEGER NOT NULL DEFAULT 0, -- the last transaction that removed a run
+    next_op    INTEGER NOT NULL DEFAULT 1, -- numbers of operations are not given twice
+    runs       INTEGER NOT NULL DEFAULT 0,
+    operations INTEGER NOT NULL DEFAULT 0,
+    events     INTEGER NOT NULL DEFAULT 0,
+    payments   INTEGER NOT NULL DEFAULT 0,
+    faults     INTEGER NOT NULL DEFAULT 0,
+    bytes      INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 -- A run file. Identity is what stat and three checksums say of the covered
@@ -30,16 +38,18 @@ CREATE TABLE runs (
     session     TEXT NOT NULL DEFAULT '',     -- attestation state at `covered` (blind sessions)
     torn        INTEGER NOT NULL DEFAULT 0,   -- what stands after `covered`: 0 nothing, 1 part of a line, 2 a whole object
     twin        INTEGER NOT NULL DEFAULT 0,   -- another file has the same run id
-    unverified  INTEGER NOT NULL DEFAULT 0    -- it grew, and the bytes before were not all compared since
+    unverified  INTEGER NOT NULL DEFAULT 0,   -- it grew, and the bytes before were not all compared since
+    rev         INTEGER NOT NULL DEFAULT 0    -- transaction that last changed the row
 ) STRICT;
+CREATE INDEX runs_changed ON runs (rev);
 CREATE INDEX runs_twins ON runs (file_key) WHERE twin > 0;
 CREATE INDEX runs_damaged ON runs (file_key) WHERE faults > 0;
 CREATE INDEX runs_torn ON runs (file_key) WHERE torn > 0;
 CREATE INDEX runs_listed ON runs (file_key, operations);
 CREATE INDEX runs_by_id ON runs (run_key, file_key);
 
--- Complete lines that are no sound events. At most a bounded number a run;
--- runs.faults counts them all.
+-- Complete lines that are no sound events. At most a bounded number a run, the
+-- first ones and the newest; runs.faults counts them all.
 CREATE TABLE faults (
     run_no INTEGER NOT NULL,
     line   INTEGER NOT NULL,
@@ -69,10 +79,41 @@ CREATE TABLE classes (
     UNIQUE (shape, settlement)
 ) STRICT;
 
+-- A set of names (payee addresses, hosts) that operations carry. Most operations
+-- share theirs with many others.
+CREATE TABLE name_sets (
+    set_no INTEGER PRIMARY KEY,
+    names  BLOB NOT NULL UNIQUE      -- ascending varints: words
+) STRICT;
+CREATE TABLE name_set_names (
+    name   INTEGER NOT NULL,
+    set_no INTEGER NOT NULL,
+    PRIMARY KEY (name, set_no)
+) STRICT, WITHOUT ROWID;
+-- How many operations there are by names, class and blindness. Those of one name
+-- are summed up beside those of each set, because a host may sell through any
+-- number of addresses.
+CREATE TABLE set_counts (
+    set_no     INTEGER NOT NULL,
+    class      INTEGER NOT NULL,
+    blind      INTEGER NOT NULL,
+    operations INTEGER NOT NULL,
+    PRIMARY KEY (set_no, class, blind)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE name_counts (
+    name       INTEGER NOT NULL,
+    class      INTEGER NOT NULL,
+    blind      INTEGER NOT NULL,
+    operations INTEGER NOT NULL,
+    PRIMARY KEY (name, class, blind)
+) STRICT, WITHOUT ROWID;
+
+-- What is shown of an operation. Where resource, asset and amount are those of
+-- its first payment they are null here; without one, 0 and '' stand for unknown.
 CREATE TABLE operations (
     op_no         INTEGER PRIMARY KEY,
     run_no        INTEGER NOT NULL,
-    op_key        BLOB NOT NULL,     -- id in sortable form; empty is the null operation
+    op_key        BLOB NOT NULL,     -- id in sortable form, UUIDs packed; empty is the null operation
     key_hash      INTEGER NOT NULL,  -- of op_key: an index of ids would double their cost
     class         INTEGER NOT NULL,
     last_key      BLOB NOT NULL,     -- time of the last event, sortable
@@ -85,11 +126,11 @@ CREATE TABLE operations (
     host          INTEGER,
     resource      INTEGER,
     asset         INTEGER,
-    amount        TEXT,
+    amount        ANY,               -- as in payments
     pending_until INTEGER NOT NULL DEFAULT 0,
     blind         TEXT,
     no_hook       INTEGER NOT NULL,  -- paid in a session that cannot witness settlements
-    names         BLOB NOT NULL      -- varints: the words it stands under in operation_names
+    names         INTEGER NOT NULL   -- name set: the words it stands under in operation_names
 ) STRICT;
 CREATE INDEX operations_by_key ON operations (run_no, key_hash);
 CREATE INDEX operations_newest ON operations (last_key);
@@ -107,27 +148,52 @@ CREATE TABLE operation_names (
 ) STRICT, WITHOUT ROWID;
 
 -- One row a possible payment (guard contract, "Spent"); where it counts with
--- several names its row is repeated with the same n.
+-- several names its row is repeated with the same n. Only what this side paid
+-- makes any. Amounts are atomic units, exact: integers as far as these reach,
+-- decimal text beyond.
 CREATE TABLE payments (
     op_no    INTEGER NOT NULL,
     i        INTEGER NOT NULL,
     n        INTEGER NOT NULL,
-    side     INTEGER NOT NULL,
     payee    INTEGER,
     host     INTEGER,
     resource INTEGER,
-    asset    INTEGER,
+    asset    INTEGER NOT NULL,  -- 0 when unreadable
     network  INTEGER,
     scheme   INTEGER,
-    amount   TEXT,     -- atomic units, exact; null when unreadable
-    settled  TEXT,     -- what an answer said was taken, where it differs
-    at       INTEGER,  -- unix milliseconds; null when unreadable
+    amount   ANY,               -- null when unreadable
+    settled  ANY,               -- what an answer said was taken, where it differs
+    at       INTEGER NOT NULL,  -- unix milliseconds; the greatest integer when unreadable: inside every window
     status   INTEGER NOT NULL,
+    priced   INTEGER NOT NULL,  -- settled, and can be summed
     flags    INTEGER NOT NULL,
     PRIMARY KEY (op_no, i)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX payments_by_payee ON payments (payee, asset, at, amount, status, flags) WHERE side = 1;
-CREATE INDEX payments_by_host ON payments (host, asset, at, amount, status, flags) WHERE side = 1;
+CREATE INDEX payments_by_payee ON payments (payee, at) WHERE payee IS NOT NULL;
+CREATE INDEX payments_by_host ON payments (host, at) WHERE host IS NOT NULL;
+CREATE INDEX payments_by_resource ON payments (resource, asset, priced, at) WHERE resource IS NOT NULL;
+CREATE INDEX payments_by_time ON payments (at);
+
+-- Sums of payments by hour, for windows over everything. An hour counts from
+-- 1970; the asset -1 counts payments in all assets.
+CREATE TABLE hours (
+    asset      INTEGER NOT NULL,
+    hour       INTEGER NOT NULL,
+    part       INTEGER NOT NULL,  -- what a policy may leave out: see store.Window
+    payments   INTEGER NOT NULL,
+    unreadable INTEGER NOT NULL,  -- of these
+    amount     ANY NOT NULL,
+    settled    ANY NOT NULL,
+    PRIMARY KEY (asset, hour, part)
+) STRICT, WITHOUT ROWID;
+-- Who was paid at which host; the payee 0 counts all payments to the host.
+CREATE TABLE paid (
+    host     INTEGER NOT NULL,
+    payee    INTEGER NOT NULL,
+    outcome  INTEGER NOT NULL,
+    payments INTEGER NOT NULL,
+    PRIMARY KEY (host, payee, outcome)
+) STRICT, WITHOUT ROWID;
 
 -- What links need (trace contract, section 12.8). A stray is an answer in no
 -- operation; it stands in the other tables under its number made negative.
@@ -185,9 +251,15 @@ DROP TABLE candidates;
 DROP TABLE strays;
 DROP TABLE transactions;
 DROP TABLE answers;
+DROP TABLE paid;
+DROP TABLE hours;
 DROP TABLE payments;
 DROP TABLE operation_names;
 DROP TABLE operations;
+DROP TABLE name_counts;
+DROP TABLE set_counts;
+DROP TABLE name_set_names;
+DROP TABLE name_sets;
 DROP TABLE classes;
 DROP TABLE types;
 DROP TABLE words;

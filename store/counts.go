@@ -1,0 +1,400 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	pay "github.com/settlewatch/settlewatch/guard/payment"
+)
+
+// Kept counts and sums are what a question about the whole past would otherwise
+// have to add up. A transaction gathers its changes in memory and adds them once,
+// so a bulk fill pays for each count and not for each row.
+
+// sums are changes that are not yet in the tables.
+type sums struct {
+	operations map[countKey]int64
+	hours      map[hourKey]*hourSum
+	paid       map[paidKey]int64
+	payments   int64
+}
+
+type countKey struct {
+	set, class int64
+	blind      bool
+}
+
+type hourKey struct{ asset, hour, part int64 }
+
+type hourSum struct {
+	payments, unreadable int64
+	amount, settled      total
+}
+
+type paidKey struct{ host, payee, outcome int64 }
+
+func newSums() sums {
+	return sums{operations: map[countKey]int64{}, hours: map[hourKey]*hourSum{}, paid: map[paidKey]int64{}}
+}
+
+// full tells whether the changes should be written before there are more: there may
+// be as many name sets as operations.
+func (s *sums) full() bool { return len(s.operations)+len(s.hours)+len(s.paid) > 1<<15 }
+
+// count counts an operation, sign times.
+func (s *sums) count(o *Stored, sign int64) {
+	s.operations[countKey{o.names, o.Class, o.blind}] += sign
+}
+
+// The parts of Window, as they are stored.
+const (
+	partPlain    = 0
+	partDefinite = 1
+	partSmaller  = 2
+)
+
+// The outcomes of PaidThere, as they are stored.
+const (
+	outcomeOpen      = 0
+	outcomeSettled   = 1
+	outcomeFailed    = 2
+	outcomeAmbiguous = 3
+)
+
+// noTime is `at` of a payment whose time is unreadable: it is later than any
+// instant, so inside every window.
+const noTime = math.MaxInt64
+
+const hourMillis = 3_600_000
+
+// hourOf is the hour since 1970 an instant lies in.
+func hourOf(ms int64) int64 {
+	h := ms / hourMillis
+	if ms%hourMillis < 0 {
+		h--
+	}
+	return h
+}
+
+func (p *payment) part() int64 {
+	switch {
+	case p.flags&pay.FlagDefinite != 0:
+		return partDefinite
+	case p.flags&pay.FlagSmaller != 0:
+		return partSmaller
+	}
+	return partPlain
+}
+
+func (p *payment) outcome() int64 {
+	switch {
+	case p.flags&pay.FlagAmbiguous != 0:
+		return outcomeAmbiguous
+	case p.flags&pay.FlagPaired != 0:
+		return outcomeSettled
+	case p.flags&pay.FlagDefinite != 0:
+		return outcomeFailed
+	}
+	return outcomeOpen
+}
+
+// add adds a payment, sign times. Its amount is part of a sum only of its own asset.
+func (s *hourSum) add(p *payment, asset, sign int64) error {
+	s.payments += sign
+	if p.flags&pay.FlagUnreadable != 0 {
+		s.unreadable += sign
+	}
+	if asset == AnyAsset {
+		return nil
+	}
+	if err := s.amount.add(p.amount, sign); err != nil {
+		return err
+	}
+	if p.flags&pay.FlagSmaller == 0 {
+		return nil // nothing else was taken
+	}
+	return s.settled.add(p.settled, sign)
+}
+
+// spend counts the payments of one operation, in the order of their rows, sign
+// times. A payment that has several rows counts once, and with each pair of names.
+func (s *sums) spend(rows []payment, sign int64) error {
+	for i := range rows {
+		p := &rows[i]
+		if p.host != 0 {
+			if p.payee != 0 {
+				s.paid[paidKey{p.host, p.payee, p.outcome()}] += sign
+			}
+			if p.firstAt(rows[:i]) {
+				s.paid[paidKey{p.host, 0, p.outcome()}] += sign
+			}
+		}
+		if p.flags&pay.FlagRepeat != 0 {
+			continue
+		}
+		s.payments += sign
+		for _, asset := range [...]int64{p.asset, AnyAsset} {
+			k := hourKey{asset, hourOf(p.at), p.part()}
+			h := s.hours[k]
+			if h == nil {
+				h = &hourSum{}
+				s.hours[k] = h
+			}
+			if err := h.add(p, asset, sign); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// firstAt tells whether no row before has the same payment at the same host.
+func (p *payment) firstAt(before []payment) bool {
+	for i := len(before) - 1; i >= 0 && before[i].n == p.n; i-- {
+		if before[i].host == p.host {
+			return false
+		}
+	}
+	return true
+}
+
+// addUp writes the changes.
+func (t *Tx) addUp() error {
+	s := &t.sums
+	t.added.Payments += s.payments
+	s.payments = 0
+	names := map[countKey]int64{}
+	for k, n := range s.operations {
+		if n == 0 {
+			continue
+		}
+		if err := t.addCount(setCounts, k, n); err != nil {
+			return err
+		}
+		all, err := t.namesOf(k.set)
+		if err != nil {
+			return err
+		}
+		for _, name := range all {
+			names[countKey{name, k.class, k.blind}] += n
+		}
+	}
+	clear(s.operations)
+	for k, n := range names {
+		if n == 0 {
+			continue
+		}
+		if err := t.addCount(nameCounts, k, n); err != nil {
+			return err
+		}
+	}
+	for k, n := range s.paid {
+		if n == 0 {
+			continue
+		}
+		if err := t.upsert(paidCounts, n, k.host, k.payee, k.outcome); err != nil {
+			return err
+		}
+	}
+	clear(s.paid)
+	for k, h := range s.hours {
+		if err := t.addHour(k, h); err != nil {
+			return err
+		}
+	}
+	clear(s.hours)
+	return nil
+}
+
+// counter is a table of counts: how to add to one, and how to remove one that is
+// none any more, so that an index that was changed equals one filled at once.
+type counter struct{ add, prune string }
+
+func newCounter(table, k1, k2, k3, count string) counter {
+	return counter{
+		add: fmt.Sprintf("INSERT INTO %s (%s, %s, %s, %s) VALUES (?2, ?3, ?4, ?1) ON CONFLICT DO UPDATE SET %s = %s + ?1", table, k1, k2, k3, count, count, count),
+		// The count itself tells an index that does not know what it removes.
+		prune: fmt.Sprintf("DELETE FROM %s WHERE %s = ? AND %s = ? AND %s = ? AND %s = 0", table, k1, k2, k3, count),
+	}
+}
+
+var (
+	setCounts  = newCounter("set_counts", "set_no", "class", "blind", "operations")
+	nameCounts = newCounter("name_counts", "name", "class", "blind", "operations")
+	paidCounts = newCounter("paid", "host", "payee", "outcome", "payments")
+)
+
+func (t *Tx) addCount(c counter, k countKey, n int64) error {
+	return t.upsert(c, n, k.set, k.class, int64(boolInt(k.blind)))
+}
+
+func (t *Tx) upsert(c counter, n, k1, k2, k3 int64) error {
+	if err := t.bulk(c.add, values(n, k1, k2, k3)); err != nil || n > 0 {
+		return err
+	}
+	return t.bulk(c.prune, values(k1, k2, k3))
+}
+
+func values(ints ...int64) []driver.NamedValue {
+	out := make([]driver.NamedValue, len(ints))
+	for i, n := range ints {
+		out[i] = driver.NamedValue{Ordinal: i + 1, Value: n}
+	}
+	return out
+}
+
+func (t *Tx) addHour(k hourKey, h *hourSum) error {
+	if h.payments == 0 && h.unreadable == 0 && h.amount.isZero() && h.settled.isZero() {
+		return nil
+	}
+	var payments, unreadable int64
+	var amount, settled any
+	err := t.row("SELECT payments, unreadable, amount, settled FROM hours WHERE asset = ? AND hour = ? AND part = ?", []any{k.asset, k.hour, k.part},
+		&payments, &unreadable, &amount, &settled)
+	isNew := errors.Is(err, sql.ErrNoRows)
+	if err != nil && !isNew {
+		return err
+	}
+	h.payments += payments
+	h.unreadable += unreadable
+	if err := errors.Join(h.amount.add(amountOf(amount), 1), h.settled.add(amountOf(settled), 1)); err != nil {
+		return err
+	}
+	if h.payments < 0 {
+		return fmt.Errorf("%w: an hour has less than no payments", ErrUnusable)
+	}
+	switch {
+	case isNew:
+		_, err = t.exec("INSERT INTO hours (asset, hour, part, payments, unreadable, amount, settled) VALUES (?,?,?,?,?,?,?)",
+			k.asset, k.hour, k.part, h.payments, h.unreadable, stored(h.amount.String()), stored(h.settled.String()))
+	case h.payments == 0:
+		_, err = t.exec("DELETE FROM hours WHERE asset = ? AND hour = ? AND part = ?", k.asset, k.hour, k.part)
+	default:
+		_, err = t.exec("UPDATE hours SET payments = ?, unreadable = ?, amount = ?, settled = ? WHERE asset = ? AND hour = ? AND part = ?",
+			h.payments, h.unreadable, stored(h.amount.String()), stored(h.settled.String()), k.asset, k.hour, k.part)
+	}
+	return err
+}
+
+// uncount takes a run that is about to be cleared out of the counts.
+func (t *Tx) uncount(run int64) error {
+	if err := t.drain(&t.newOps); err != nil {
+		return err
+	}
+	if err := t.drain(&t.newPayments); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	var o Stored
+	if err := t.scan(ctx, "SELECT names, class, blind IS NOT NULL FROM operations WHERE run_no = ?", []any{run}, func(row []driver.Value) error {
+		o.names, o.Class, o.blind = integer(row[0]), integer(row[1]), integer(row[2]) != 0
+		t.sums.count(&o, -1)
+		return nil
+	}); err != nil {
+		return err
+	}
+	// Rows of one operation come one after the other.
+	var rows []payment
+	var op int64
+	if err := t.scan(ctx, "SELECT op_no, "+paymentColumns+` FROM payments p WHERE op_no IN
+		(SELECT op_no FROM operations WHERE run_no = ?1 UNION ALL SELECT -stray_no FROM strays WHERE run_no = ?1) ORDER BY op_no, i`, []any{run},
+		func(row []driver.Value) error {
+			if no := integer(row[0]); no != op {
+				if err := t.sums.spend(rows, -1); err != nil {
+					return err
+				}
+				op, rows = no, rows[:0]
+			}
+			rows = append(rows, paymentFrom(row[1:]))
+			return nil
+		}); err != nil {
+		return err
+	}
+	return t.sums.spend(rows, -1)
+}
+
+// nameSet gives the number of a set of names; 0 for the empty one.
+func (t *Tx) nameSet(names []string) (int64, error) {
+	if len(names) == 0 {
+		return 0, nil
+	}
+	var few [2]int64 // most operations carry a payee and a host
+	numbers := few[:0]
+	for _, name := range names {
+		w, err := t.word(name)
+		if err != nil {
+			return 0, err
+		}
+		numbers = append(numbers, w.(int64)) // a name is never empty
+	}
+	numbers = distinct(numbers) // so that the set decides and not its order
+	if len(numbers) > len(few) {
+		return t.findSet(numbers)
+	}
+	var key [2]int64
+	copy(key[:], numbers)
+	if n, ok := t.pairs[key]; ok {
+		return n, nil
+	}
+	n, err := t.findSet(slices.Clone(numbers))
+	if err == nil {
+		t.pairs[key] = n
+	}
+	return n, err
+}
+
+func (t *Tx) findSet(numbers []int64) (int64, error) {
+	key := shapeKey(numbers)
+	if n, ok := t.sets[string(key)]; ok {
+		return n, nil
+	}
+	var n int64
+	err := t.row("SELECT set_no FROM name_sets WHERE names = ?", []any{key}, &n)
+	if errors.Is(err, sql.ErrNoRows) {
+		if err := t.row("INSERT INTO name_sets (names) VALUES (?) RETURNING set_no", []any{key}, &n); err != nil {
+			return 0, err
+		}
+		for _, name := range numbers {
+			if err := t.bulk("INSERT INTO name_set_names (name, set_no) VALUES (?, ?)", values(name, n)); err != nil {
+				return 0, err
+			}
+		}
+	} else if err != nil {
+		return 0, err
+	}
+	t.keepSet(n, key, numbers)
+	return n, nil
+}
+
+func (t *Tx) keepSet(no int64, key []byte, numbers []int64) {
+	if len(t.sets) >= maxCached {
+		t.forgetSets()
+	}
+	t.sets[string(key)], t.setNames[no] = no, numbers
+}
+
+func (t *Tx) forgetSets() {
+	t.sets, t.pairs, t.setNames = map[string]int64{}, map[[2]int64]int64{}, map[int64][]int64{}
+}
+
+// namesOf gives the names of a set.
+func (t *Tx) namesOf(set int64) ([]int64, error) {
+	if set == 0 {
+		return nil, nil
+	}
+	if names, ok := t.setNames[set]; ok {
+		return names, nil
+	}
+	var key []byte
+	if err := t.row("SELECT names FROM name_sets WHERE set_no = ?", []any{set}, &key); err != nil {
+		return nil, err
+	}
+	names := shapeFromKey(key)
+	t.keepSet(set, key, names)
+	return names, nil
+}

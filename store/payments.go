@@ -1,0 +1,494 @@
+package store
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql/driver"
+	"encoding/json"
+	"iter"
+	"slices"
+
+	pay "github.com/settlewatch/settlewatch/guard/payment"
+)
+
+// Paid is a possible payment as it was found: every one of side client, those of
+// answers in no operation too. Words are dictionary numbers (see Words), 0 where
+// there is none.
+type Paid struct {
+	Op                     int64 // its operation; negative: an answer in no operation
+	N                      int   // which payment of it
+	Payee, Host, Resource  int64
+	Asset, Network, Scheme int64
+	Amount                 string  // atomic units, the larger of authorised and settled; "" unreadable
+	Settled                string  // what an answer said was taken, where that is not Amount; else ""
+	At                     int64   // unix milliseconds
+	HasAt                  bool    // false: the time is unreadable, and inside every window
+	Status                 int     // payment.Status
+	Flags                  int     // payment.Flag...
+	More                   []Names // of one that counts with several: the other pairs of names
+}
+
+// Names are a payee and a host that a payment counts with, 0 where there is none.
+type Names struct{ Payee, Host int64 }
+
+// Carries tells whether the payment counts with one of the names.
+func (p *Paid) Carries(names []int64) bool {
+	return slices.ContainsFunc(append([]Names{{p.Payee, p.Host}}, p.More...), func(n Names) bool {
+		return n.Payee != 0 && slices.Contains(names, n.Payee) || n.Host != 0 && slices.Contains(names, n.Host)
+	})
+}
+
+func (p *Paid) compareTime(q *Paid) int {
+	return cmp.Or(cmp.Compare(p.at(), q.at()), cmp.Compare(p.Op, q.Op), cmp.Compare(p.N, q.N))
+}
+
+func (p *Paid) at() int64 {
+	if !p.HasAt {
+		return noTime
+	}
+	return p.At
+}
+
+// payment is a row of payments with its words as numbers.
+type payment struct {
+	n                      int64
+	payee, host, resource  int64
+	asset, network, scheme int64
+	amount, settled        string
+	at, status, flags      int64
+}
+
+const paymentColumns = "p.n, p.payee, p.host, p.resource, p.asset, p.network, p.scheme, p.amount, p.settled, p.at, p.status, p.flags"
+
+func paymentFrom(row []driver.Value) payment {
+	return payment{n: integer(row[0]), payee: integer(row[1]), host: integer(row[2]), resource: integer(row[3]),
+		asset: integer(row[4]), network: integer(row[5]), scheme: integer(row[6]), amount: amountOf(row[7]), settled: amountOf(row[8]),
+		at: integer(row[9]), status: integer(row[10]), flags: integer(row[11])}
+}
+
+func (p *payment) paid(op int64) Paid {
+	return Paid{Op: op, N: int(p.n), Payee: p.payee, Host: p.host, Resource: p.resource, Asset: p.asset, Network: p.network, Scheme: p.scheme,
+		Amount: p.amount, Settled: p.settled, At: p.at, HasAt: p.at != noTime, Status: int(p.status), Flags: int(p.flags)}
+}
+
+// priced tells whether a settlement was reported and the payment can be summed.
+func (p *payment) priced() bool {
+	return p.flags&pay.FlagPaired != 0 && p.flags&pay.FlagUnreadable == 0
+}
+
+// payment makes a row of a payment.
+func (t *Tx) payment(row *payment, p *Payment) error {
+	*row = payment{n: int64(p.N), amount: p.Amount, settled: p.Settled, at: noTime, status: int64(p.Status), flags: int64(p.Flags)}
+	if p.HasAt {
+		row.at = p.At
+	}
+	for _, w := range [...]struct {
+		to   *int64
+		word string
+	}{{&row.payee, p.Payee}, {&row.host, p.Host}, {&row.resource, p.Resource}, {&row.asset, p.Asset}, {&row.network, p.Network}, {&row.scheme, p.Scheme}} {
+		no, err := t.word(w.word)
+		if err != nil {
+			return err
+		}
+		*w.to, _ = no.(int64)
+	}
+	return nil
+}
+
+func (t *Tx) addPayment(op int64, i int, p *payment) error {
+	return t.add(&t.newPayments, op, op, int64(i), p.n, word(p.payee), word(p.host), word(p.resource), p.asset, word(p.network), word(p.scheme),
+		stored(p.amount), stored(p.settled), p.at, p.status, int64(boolInt(p.priced())), p.flags)
+}
+
+// word is the column value of a word's number.
+func word(no int64) any {
+	if no == 0 {
+		return nil
+	}
+	return no
+}
+
+// paymentsOf reads the rows of one operation or stray.
+func (t *Tx) paymentsOf(op int64) (rows []payment, err error) {
+	err = t.scan(context.Background(), "SELECT "+paymentColumns+" FROM payments p WHERE op_no = ? ORDER BY i", []any{op}, func(row []driver.Value) error {
+		rows = append(rows, paymentFrom(row))
+		return nil
+	})
+	return rows, err
+}
+
+// payments runs a query for op_no and paymentColumns.
+func (v *View) payments(query string, args ...any) (out []Paid, err error) {
+	err = v.scan(v.ctx, query, args, func(row []driver.Value) error {
+		p := paymentFrom(row[1:])
+		out = append(out, p.paid(integer(row[0])))
+		return nil
+	})
+	return out, err
+}
+
+// whole makes one of the rows that a payment with several names has: those that were
+// found, and the other ones.
+func (v *View) whole(found []Paid) ([]Paid, error) {
+	slices.SortFunc(found, func(a, b Paid) int { return cmp.Or(a.compareTime(&b), cmp.Compare(a.Flags, b.Flags)) })
+	found = slices.CompactFunc(found, func(a, b Paid) bool { return a.Op == b.Op && a.N == b.N })
+	var ops []int64
+	for i := range found {
+		if found[i].Flags&pay.FlagSeveral != 0 {
+			ops = append(ops, found[i].Op)
+		}
+	}
+	if len(ops) == 0 {
+		return found, nil
+	}
+	all, err := v.PaymentsOfOperations(distinct(ops))
+	if err != nil {
+		return nil, err
+	}
+	type id struct {
+		op int64
+		n  int
+	}
+	byID := make(map[id]*Paid, len(all))
+	for i := range all {
+		byID[id{all[i].Op, all[i].N}] = &all[i]
+	}
+	for i := range found {
+		if p := byID[id{found[i].Op, found[i].N}]; p != nil {
+			found[i] = *p
+		}
+	}
+	return found, nil
+}
+
+// distinct sorts numbers and drops those that come twice.
+func distinct(numbers []int64) []int64 {
+	slices.Sort(numbers)
+	return slices.Compact(numbers)
+}
+
+// list is numbers as a query's json_each takes them.
+func list(numbers []int64) string {
+	b, _ := json.Marshal(numbers) // integers: it cannot fail
+	return string(b)
+}
+
+// A payment carries a name as its payee or as its host; where it does as both, the
+// row is read once.
+const byName = " FROM json_each(?1) j CROSS JOIN payments p INDEXED BY payments_by_payee WHERE p.payee = j.value AND "
+const byHost = " FROM json_each(?1) j CROSS JOIN payments p INDEXED BY payments_by_host WHERE p.host = j.value AND (p.payee IS NULL OR p.payee NOT IN (SELECT value FROM json_each(?1))) AND "
+
+// PaymentsOf gives every payment that counts with one of the names and is later than
+// `since` (unix milliseconds) or has no readable time, each once, oldest first,
+// those without a time last.
+func (v *View) PaymentsOf(names []int64, since int64) ([]Paid, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	found, err := v.payments("SELECT p.op_no, "+paymentColumns+byName+"p.at > ?2 UNION ALL SELECT p.op_no, "+paymentColumns+byHost+"p.at > ?2", list(names), since)
+	if err != nil {
+		return nil, err
+	}
+	return v.whole(found)
+}
+
+// PaymentsOfOperations gives the payments of operations (and of strays, whose
+// numbers are negative), by operation as asked and in the order of their numbers.
+func (v *View) PaymentsOfOperations(ops []int64) ([]Paid, error) {
+	if len(ops) == 0 {
+		return nil, nil
+	}
+	rows, err := v.payments("SELECT p.op_no, "+paymentColumns+" FROM json_each(?) j CROSS JOIN payments p WHERE p.op_no = j.value ORDER BY j.key, p.i", list(ops))
+	if err != nil {
+		return nil, err
+	}
+	out := rows[:0]
+	for _, p := range rows {
+		if n := len(out); n > 0 && out[n-1].Op == p.Op && out[n-1].N == p.N {
+			out[n-1].More = append(out[n-1].More, Names{p.Payee, p.Host})
+			continue
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// PaymentsFor is PaymentsOf for one resource.
+func (v *View) PaymentsFor(resource, since int64) ([]Paid, error) {
+	var found []Paid
+	err := v.eachAsset(resource, func(asset int64) error {
+		rows, err := v.payments("SELECT p.op_no, "+paymentColumns+" FROM payments p INDEXED BY payments_by_resource WHERE p.resource = ? AND p.asset = ? AND p.priced IN (0, 1) AND p.at > ?",
+			resource, asset, since)
+		found = append(found, rows...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.whole(found)
+}
+
+// eachAsset gives the assets that were paid for a resource: a few, each found by one
+// look into the index.
+func (v *View) eachAsset(resource int64, fn func(asset int64) error) error {
+	for asset := int64(-1); ; {
+		var next any
+		if err := v.row(v.ctx, "SELECT min(asset) FROM payments INDEXED BY payments_by_resource WHERE resource = ? AND asset > ?", resource, asset).Scan(&next); err != nil {
+			return err
+		}
+		if next == nil {
+			return nil
+		}
+		asset = integer(next)
+		if err := fn(asset); err != nil {
+			return err
+		}
+	}
+}
+
+// LastSettled gives the newest payments for a resource in one asset that a
+// settlement was reported for and that can be summed, newest first (guard contract,
+// section 1, price_drift).
+func (v *View) LastSettled(resource, asset int64, limit int) ([]Paid, error) {
+	return v.newest(limit, func(n int) ([]Paid, error) {
+		return v.payments("SELECT p.op_no, "+paymentColumns+` FROM payments p INDEXED BY payments_by_resource WHERE p.resource = ? AND p.asset = ? AND p.priced = 1
+			ORDER BY p.at DESC, p.op_no DESC, p.i DESC LIMIT ?`, resource, asset, int64(n))
+	}, func(a, b *Paid) bool { return a.Op == b.Op && a.N == b.N })
+}
+
+// newest takes the first so many different ones of what fetch gives, newest first.
+func (v *View) newest(limit int, fetch func(n int) ([]Paid, error), same func(a, b *Paid) bool) ([]Paid, error) {
+	for n := limit; ; n *= 4 {
+		rows, err := fetch(n)
+		if err != nil {
+			return nil, err
+		}
+		more := len(rows) == n
+		out := rows[:0]
+		for _, p := range rows {
+			if !slices.ContainsFunc(out, func(o Paid) bool { return same(&o, &p) }) {
+				out = append(out, p)
+			}
+		}
+		if len(out) < limit && more {
+			continue
+		}
+		out = out[:min(limit, len(out))]
+		byTime, err := v.whole(out)
+		slices.Reverse(byTime)
+		return byTime, err
+	}
+}
+
+// LastPaid gives the newest payments to a host, newest first, at most limit
+// operations.
+func (v *View) LastPaid(host int64, limit int) ([]Paid, error) {
+	return v.newest(limit, func(n int) ([]Paid, error) {
+		return v.payments("SELECT p.op_no, "+paymentColumns+" FROM payments p INDEXED BY payments_by_host WHERE p.host = ? ORDER BY p.at DESC, p.op_no DESC, p.i DESC LIMIT ?", host, int64(n))
+	}, func(a, b *Paid) bool { return a.Op == b.Op })
+}
+
+// MatchingPayments gives the payments that count with one of the names, are of
+// exactly this amount of the asset, and whose time is readable and not before
+// `from`: those that may end a hold or use up an approval made then (guard contract,
+// sections 4 and 5). They come by time, run id, operation id and number, so that
+// everybody finds the same first one.
+func (v *View) MatchingPayments(names []int64, asset int64, amount string, from int64) ([]Paid, error) {
+	if len(names) == 0 || amount == "" {
+		return nil, nil
+	}
+	const such = "p.at >= ?2 AND p.at < ?3 AND p.asset = ?4 AND p.amount = ?5"
+	found, err := v.payments("SELECT p.op_no, "+paymentColumns+byName+such+" UNION ALL SELECT p.op_no, "+paymentColumns+byHost+such,
+		list(names), from, int64(noTime), asset, stored(amount))
+	if err != nil {
+		return nil, err
+	}
+	if found, err = v.whole(found); err != nil || len(found) < 2 {
+		return found, err
+	}
+	ops := make([]int64, len(found))
+	for i := range found {
+		ops[i] = found[i].Op
+	}
+	refs, err := v.OperationRefs(ops)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(found, func(a, b Paid) int {
+		r, s := refs[a.Op], refs[b.Op]
+		return cmp.Or(cmp.Compare(a.At, b.At), bytes.Compare(r.Run, s.Run), compareBool(r.Stray, s.Stray), bytes.Compare(r.Op, s.Op),
+			cmp.Compare(r.offset, s.offset), cmp.Compare(a.N, b.N))
+	})
+	return found, nil
+}
+
+func compareBool(a, b bool) int { return boolInt(a) - boolInt(b) }
+
+// Scope says which payments are meant: those that count with one of Names, else
+// those for Resource, else all; and of these the ones in Asset, which may be
+// AnyAsset.
+type Scope struct {
+	Names    []int64
+	Resource int64
+	Asset    int64
+}
+
+// AnyAsset stands for all of them; 0 is the asset that could not be read.
+const AnyAsset = -1
+
+// Leaving gives the payments of a scope that are later than `since`, oldest first,
+// so in the order in which they leave a window. Those without a readable time never
+// do. It reads little more than is taken.
+func (v *View) Leaving(s Scope, since int64) iter.Seq2[Paid, error] {
+	return func(yield func(Paid, error) bool) {
+		next := v.leavingOfAll
+		switch {
+		case s.Names != nil:
+			next = v.leavingOfNames
+		case s.Resource != 0:
+			next = v.leavingOfResource
+		}
+		after := since
+		for n := 16; ; n = min(4*n, 4096) {
+			rows, to, err := next(s, after, n)
+			if err == nil {
+				rows, err = v.whole(rows)
+			}
+			if err != nil {
+				yield(Paid{}, err)
+				return
+			}
+			for _, p := range rows {
+				if !yield(p, nil) {
+					return
+				}
+			}
+			if to == noTime {
+				return
+			}
+			after = to
+		}
+	}
+}
+
+// The functions behind Leaving give the payments of a stretch of time from `after`
+// on, about n of them, and the instant up to which these are all; noTime at the end.
+
+func (v *View) leavingOfNames(s Scope, after int64, n int) ([]Paid, int64, error) {
+	var found []Paid
+	to := int64(noTime)
+	for _, name := range s.Names {
+		for _, index := range [...]string{
+			"INDEXED BY payments_by_payee WHERE p.payee = ?4",
+			"INDEXED BY payments_by_host WHERE p.host = ?4",
+		} {
+			rows, upTo, err := v.stretch(index+" AND (?5 = -1 OR p.asset = ?5)", after, n, name, s.Asset)
+			if err != nil {
+				return nil, 0, err
+			}
+			found, to = append(found, rows...), min(to, upTo)
+		}
+	}
+	return upTo(found, to), to, nil
+}
+
+func (v *View) leavingOfResource(s Scope, after int64, n int) ([]Paid, int64, error) {
+	var found []Paid
+	to := int64(noTime)
+	one := func(asset int64) error {
+		for priced := range int64(2) {
+			rows, upTo, err := v.stretch("INDEXED BY payments_by_resource WHERE p.resource = ?4 AND p.asset = ?5 AND p.priced = ?6", after, n, s.Resource, asset, priced)
+			if err != nil {
+				return err
+			}
+			found, to = append(found, rows...), min(to, upTo)
+		}
+		return nil
+	}
+	var err error
+	if s.Asset == AnyAsset {
+		err = v.eachAsset(s.Resource, one)
+	} else {
+		err = one(s.Asset)
+	}
+	return upTo(found, to), to, err
+}
+
+// upTo keeps what is not later than an instant.
+func upTo(found []Paid, to int64) []Paid {
+	return slices.DeleteFunc(found, func(p Paid) bool { return p.At > to })
+}
+
+// leavingOfAll goes from one hour that has payments in the asset to the next.
+func (v *View) leavingOfAll(s Scope, after int64, _ int) ([]Paid, int64, error) {
+	if after == noTime {
+		return nil, noTime, nil
+	}
+	var hour any
+	if err := v.row(v.ctx, "SELECT min(hour) FROM hours WHERE asset = ? AND hour >= ?", s.Asset, hourOf(after+1)).Scan(&hour); err != nil {
+		return nil, 0, err
+	}
+	if hour == nil {
+		return nil, noTime, nil
+	}
+	from, to := integer(hour)*hourMillis, int64(noTime)
+	if integer(hour) < hourOf(noTime) {
+		to = from + hourMillis - 1
+	}
+	found, err := v.payments("SELECT p.op_no, "+paymentColumns+" FROM payments p INDEXED BY payments_by_time WHERE p.at > ?1 AND p.at <= ?2 AND (?3 = -1 OR p.asset = ?3)",
+		max(after, from-1), min(to, noTime-1), s.Asset)
+	return found, to, err
+}
+
+// stretch gives the first n payments of a range of an index by time, and the instant
+// up to which these are all there are.
+func (v *View) stretch(where string, after int64, n int, args ...any) ([]Paid, int64, error) {
+	query := "SELECT p.op_no, " + paymentColumns + " FROM payments p " + where + " AND p.at > ?1 AND p.at <= ?2 ORDER BY p.at LIMIT ?3"
+	rows, err := v.payments(query, append([]any{after, int64(noTime - 1), int64(n)}, args...)...)
+	if err != nil || len(rows) < n {
+		return rows, noTime, err
+	}
+	last := rows[n-1].At
+	if rows[0].At < last {
+		return rows, last - 1, nil // there may be more of the last instant
+	}
+	rows, err = v.payments(query, append([]any{after, last, int64(-1)}, args...)...)
+	return rows, last, err
+}
+
+// PaidThere counts the payments to a host, or to a payee at a host, by what became of
+// them. One that counts with several pairs of names counts with each.
+type PaidThere struct {
+	Settled   int64 // a settlement was reported
+	Open      int64 // nothing certain is known
+	Failed    int64 // the operation failed for good
+	Ambiguous int64 // it is ambiguous who was paid, whatever became of it
+}
+
+// Any tells whether there is any payment.
+func (p PaidThere) Any() bool { return p != PaidThere{} }
+
+// PaidAt counts the payments to a host, and those of them to one payee. They are
+// counted as they come, so nothing is scanned (guard contract, section 1,
+// payee_changed).
+func (v *View) PaidAt(host, payee int64) (atHost, toPayee PaidThere, err error) {
+	err = v.scan(v.ctx, "SELECT payee, outcome, payments FROM paid WHERE host = ? AND payee IN (0, ?)", []any{host, payee}, func(row []driver.Value) error {
+		p, n := &atHost, integer(row[2])
+		if integer(row[0]) != 0 {
+			p = &toPayee
+		}
+		switch integer(row[1]) {
+		case outcomeOpen:
+			p.Open = n
+		case outcomeSettled:
+			p.Settled = n
+		case outcomeFailed:
+			p.Failed = n
+		case outcomeAmbiguous:
+			p.Ambiguous = n
+		}
+		return nil
+	})
+	return atHost, toPayee, err
+}

@@ -1,0 +1,82 @@
+package store
+
+import (
+	"math/big"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	pay "github.com/settlewatch/settlewatch/guard/payment"
+)
+
+func genAmount(t *rapid.T, name string) string {
+	digits := rapid.OneOf(rapid.IntRange(1, 40), rapid.Just(smallDigits), rapid.Just(smallDigits+1), rapid.Just(pay.MaxDigits)).Draw(t, name+" digits")
+	first := rapid.IntRange(1, 9).Draw(t, name+" first")
+	return string(rune('0'+first)) + strings.Repeat(string(rune('0'+rapid.IntRange(0, 9).Draw(t, name+" rest"))), digits-1)
+}
+
+func TestSumsAreExactWhateverIsAddedAndTakenOff(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var sum total
+		want := new(big.Int)
+		for range rapid.IntRange(0, 30).Draw(t, "amounts") {
+			amount, sign := genAmount(t, "amount"), rapid.SampledFrom([]int64{1, 1, -1}).Draw(t, "sign")
+			if err := sum.add(amount, sign); err != nil {
+				t.Fatal(err)
+			}
+			n, _ := new(big.Int).SetString(amount, 10)
+			want.Add(want, n.Mul(n, big.NewInt(sign)))
+		}
+		if sum.String() != want.String() || sum.isZero() != (want.Sign() == 0) {
+			t.Fatalf("the sum is %s, want %s", sum.String(), want)
+		}
+	})
+}
+
+func TestSumsPastAMachineWordDoNotWrap(t *testing.T) {
+	var sum total
+	for range 100 {
+		if err := sum.add("999999999999999999", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := sum.String(); got != "99999999999999999900" {
+		t.Errorf("a hundred times 999999999999999999 is %s", got)
+	}
+	for range 100 {
+		if err := sum.add("999999999999999999", -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !sum.isZero() {
+		t.Errorf("taking them off again leaves %s", sum.String())
+	}
+}
+
+func TestWhatIsNoAmountIsNeverSummed(t *testing.T) {
+	for _, amount := range []string{"1.5", "1e3", "x", "0x10", strings.Repeat("9", 30) + "x"} {
+		var sum total
+		if err := sum.add(amount, 1); err == nil || !sum.isZero() {
+			t.Errorf("adding %q gives %s", amount, sum.String())
+		}
+	}
+}
+
+func TestAmountsComeBackAsTheyWereStored(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		amount := rapid.OneOf(rapid.Just(""), rapid.Just("0"), rapid.Map(rapid.Uint64(), func(n uint64) string { return new(big.Int).SetUint64(n).String() }),
+			rapid.Custom(func(t *rapid.T) string { return genAmount(t, "amount") }), rapid.String()).Draw(t, "amount")
+		if got := amountOf(stored(amount)); got != amount {
+			t.Fatalf("%q comes back as %q", amount, got)
+		}
+	})
+}
+
+func TestHoursCountFromBelow(t *testing.T) {
+	for ms, want := range map[int64]int64{-hourMillis: -1, -1: -1, 0: 0, hourMillis - 1: 0, hourMillis: 1, -hourMillis - 1: -2} {
+		if got := hourOf(ms); got != want {
+			t.Errorf("%d ms lies in hour %d, want %d", ms, got, want)
+		}
+	}
+}
