@@ -3,6 +3,7 @@ package guard
 import (
 	"time"
 
+	"github.com/settlewatch/settlewatch/guard/approval"
 	"github.com/settlewatch/settlewatch/guard/decision"
 )
 
@@ -38,6 +39,8 @@ type Facts struct {
 	Damage      []DamageItem // not acknowledged, at most maxEvidence
 	DamageTotal int
 
+	Gate *approval.Verdict // of the spend gate; nil when none is configured
+
 	FutureTime     bool // a payment looked at lies in the future
 	UnknownNetwork bool // one is on a network that is not known
 }
@@ -54,7 +57,9 @@ type Window struct {
 	Spent   string
 	Held    string
 	Count   int64 // payments
-	Holds   int64
+	// Unreadable are payments that the sum had to leave out and no other rule names.
+	Unreadable int64
+	Holds      int64
 }
 
 // maxEvidence is how many operations a reason names (guard contract, section 1).

@@ -1,5 +1,3 @@
-//go:build wip
-
 package guard
 
 import (
@@ -29,6 +27,8 @@ type Index interface {
 	// Prefix is the crc32c of the first n bytes of a run file; ok is false when
 	// it is gone or shorter.
 	Prefix(ctx context.Context, file []byte, n int64) (crc uint32, ok bool, err error)
+	// Damage lists the damage of the runs changed after rev, 0 for all.
+	Damage(v *store.View, rev int64) ([]store.RunDamage, error)
 }
 
 // Options says what a Guard judges by.
@@ -63,7 +63,7 @@ type Guard struct {
 	now     func() time.Time
 	buyer   *assemble.Template
 	classes classes
-	closed  resolutions
+	damages damages
 	seen    seen
 
 	mu   sync.Mutex
@@ -135,6 +135,44 @@ func (g *Guard) update(ctx context.Context, actor string, fn func(*decision.Stat
 	})
 }
 
+// decide is update with one snapshot of the index, brought up to date under the
+// lock. Where evidence is found to have vanished meanwhile, that is written down
+// first, so that fn decides knowing it.
+func (g *Guard) decide(ctx context.Context, actor string, fn func(*store.View, *decision.State) ([]decision.Body, error)) (*decision.State, error) {
+	for range decideTries {
+		var noticed notices
+		again := false
+		s, err := g.update(ctx, actor, func(s *decision.State) (bodies []decision.Body, err error) {
+			again = false
+			err = g.ask(context.WithValue(ctx, noticing{}, &noticed), func(v *store.View) (err error) {
+				bodies, err = fn(v, s)
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+			if lost := noticed.take(s); len(lost) > 0 {
+				again = true
+				bodies = nil
+				for _, r := range lost {
+					bodies = append(bodies, r)
+				}
+			}
+			return bodies, nil
+		})
+		if err != nil || !again {
+			return s, err
+		}
+	}
+	return nil, errRestless
+}
+
+// decideTries bounds how often a decision begins again because evidence vanished
+// meanwhile.
+const decideTries = 4
+
+var errRestless = errors.New("the run files keep changing under the guard; ask again in a moment")
+
 func (g *Guard) policyLine(s *decision.State) decision.Body {
 	if g.o.Fault != nil {
 		return nil // nothing is known of the policy, so nothing is said of it
@@ -180,4 +218,12 @@ func why(err error) string {
 		return known.Message
 	}
 	return err.Error()
+}
+
+func asUnsound(err error) *decision.Unsound {
+	var unsound *decision.Unsound
+	if errors.As(err, &unsound) {
+		return unsound
+	}
+	return nil
 }

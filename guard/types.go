@@ -63,6 +63,15 @@ type Verdict struct {
 	Warnings []string
 	Shadow   []decision.Reason // limits in shadow mode that would have fired
 	Checked  decision.Checked
+
+	// Redeems is the review whose approval an allow uses up, "" for none.
+	Redeems string
+	// Fired holds Reasons as they were before an approval waived any: what a
+	// review that is opened now has to show, so that one approval covers it all.
+	Fired    []decision.Reason
+	blocks   map[string]bool // the rules among Fired that block
+	noReview bool
+	recorded bool // what was seen is written in front of it
 }
 
 // Hold is a reservation as its owner sees it.

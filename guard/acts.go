@@ -1,0 +1,193 @@
+package guard
+
+import (
+	"context"
+	"time"
+
+	"github.com/settlewatch/settlewatch/guard/decision"
+	"github.com/settlewatch/settlewatch/guard/payment"
+	"github.com/settlewatch/settlewatch/internal/errcode"
+	"github.com/settlewatch/settlewatch/internal/plain"
+	"github.com/settlewatch/settlewatch/store"
+)
+
+// ReleaseHold ends a hold of the same actor (guard contract, section 5): over HTTP
+// the subject it was given to, on stdio the process it was given to.
+func (g *Guard) ReleaseHold(ctx context.Context, id, actor string) error {
+	_, err := g.update(ctx, actor, func(s *decision.State) ([]decision.Body, error) {
+		h := s.Hold(id, g.now())
+		if h == nil || !g.owns(h, actor) {
+			// The same words for both: whose holds there are is nobody else's business.
+			return nil, holdNotFound(id)
+		}
+		return []decision.Body{decision.Released{HoldID: id, Why: "released"}}, nil
+	})
+	return err
+}
+
+func (g *Guard) owns(h *decision.HoldState, actor string) bool {
+	if actor != "" {
+		return h.Actor == actor
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return h.Actor == "" && g.mine[h.HoldID]
+}
+
+func holdNotFound(id string) error {
+	return errcode.New(errcode.HoldNotFound, "it may have ended by itself; holds end when their payment is seen, when released, and at expires_at", "no hold of yours has the id %s", plain.Quote(id, plain.Detail))
+}
+
+// EndHold ends any hold; it is a person's act.
+func (g *Guard) EndHold(ctx context.Context, id, note string) error {
+	_, err := g.update(ctx, "", func(s *decision.State) ([]decision.Body, error) {
+		if s.Hold(id, g.now()) == nil {
+			return nil, errcode.New(errcode.HoldNotFound, "list them with `settlewatch hold list`", "no active hold has the id %s", plain.Quote(id, plain.Detail))
+		}
+		return []decision.Body{decision.Released{HoldID: id, Why: "released", Note: note}}, nil
+	})
+	return err
+}
+
+// Holds lists the active holds, oldest first.
+func (g *Guard) Holds(ctx context.Context) ([]HoldView, error) {
+	s, err := g.log.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := g.now()
+	var out []HoldView
+	err = g.ask(ctx, func(view *store.View) error {
+		m, err := g.match(view, s, now)
+		if err != nil {
+			return err
+		}
+		for _, h := range m.active {
+			out = append(out, HoldView{
+				Hold:         Hold{ID: h.HoldID, Amount: g.policy.Units(h.Intent.Asset, h.Intent.Amount), Asset: h.Intent.Asset, ExpiresAt: h.ExpiresAt},
+				Counterparty: firstName(h.Intent.Names), HeldAt: h.At, Actor: h.Actor, ReviewID: h.ReviewID,
+			})
+		}
+		return nil
+	})
+	return out, err
+}
+
+func firstName(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return payment.Display(names[0])
+}
+
+// scopeAll freezes everything.
+const scopeAll = "all"
+
+// scope is the name a freeze is written under.
+func scope(counterparty string) (string, error) {
+	if counterparty == "" {
+		return scopeAll, nil
+	}
+	names := typedNames(counterparty)
+	if len(names) == 0 {
+		return "", errcode.New(errcode.Input, "name an address, a host or a URL", "%s is no counterparty", plain.Quote(counterparty, plain.Detail))
+	}
+	return names[0], nil
+}
+
+// Freeze blocks every check, of one counterparty or, when it is "", of all (guard
+// contract, section 6). It gives the scope as it was written.
+func (g *Guard) Freeze(ctx context.Context, counterparty, reason string) (string, error) {
+	name, err := scope(counterparty)
+	if err != nil {
+		return "", err
+	}
+	_, err = g.update(ctx, "", func(*decision.State) ([]decision.Body, error) {
+		return []decision.Body{decision.Frozen{Scope: name, Reason: reason}}, nil
+	})
+	return name, err
+}
+
+// Unfreeze ends a freeze.
+func (g *Guard) Unfreeze(ctx context.Context, counterparty, reason string, by decision.Signer) error {
+	name, err := scope(counterparty)
+	if err != nil {
+		return err
+	}
+	_, err = g.update(ctx, "", func(s *decision.State) ([]decision.Body, error) {
+		frozen := false
+		for _, f := range s.AllFrozen() {
+			frozen = frozen || f.Scope == name
+		}
+		if !frozen {
+			hint := "see what is frozen with `settlewatch status`"
+			if name == scopeAll && g.frozenByFile() {
+				hint = "remove the file " + plain.Quote(frozenFile, plain.Detail) + " from the guard directory"
+			}
+			return nil, errcode.New(errcode.Input, hint, "%s is not frozen", plain.Quote(payment.Display(name), plain.Detail))
+		}
+		body, err := g.sign(s, decision.Unfrozen{Scope: name, Reason: reason}, by, true)
+		return []decision.Body{body}, err
+	})
+	return err
+}
+
+// Resolve closes operations, all or none.
+func (g *Guard) Resolve(ctx context.Context, all []Resolution) error {
+	_, err := g.decide(ctx, "", func(view *store.View, s *decision.State) (bodies []decision.Body, err error) {
+		for _, r := range all {
+			body, err := g.resolved(view, s, r)
+			if err != nil {
+				return nil, err
+			}
+			bodies = append(bodies, body)
+		}
+		return bodies, nil
+	})
+	return err
+}
+
+func (g *Guard) resolved(view *store.View, s *decision.State, r Resolution) (decision.Body, error) {
+	if r.Outcome != "settled" && r.Outcome != "failed" {
+		return nil, errcode.New(errcode.Input, "use settled or failed", "%s is no outcome", plain.Quote(r.Outcome, plain.Detail))
+	}
+	no, err := operation(view, r.Ref)
+	if err != nil {
+		return nil, err
+	}
+	body := decision.Resolved{Ref: r.Ref, Outcome: r.Outcome, Note: r.Note}
+	if r.Time != "" {
+		t, err := time.Parse(time.RFC3339, r.Time)
+		if err != nil {
+			return nil, errcode.New(errcode.Input, "write it as 2026-01-31T18:30:00Z", "the time %s cannot be read", plain.Quote(r.Time, plain.Detail))
+		}
+		body.Time = t.UTC().Format(timeFormat)
+	}
+	if r.Amount != "" {
+		asset, err := assetOf(view, no)
+		if err != nil {
+			return nil, err
+		}
+		if asset == "" {
+			asset = g.policy.DefaultAsset
+		}
+		if body.Amount, err = g.policy.Atomic(asset, r.Amount); err != nil {
+			return nil, err
+		}
+		body.Asset = asset
+	}
+	return g.sign(s, body, r.Signer, true)
+}
+
+// Unresolve takes a resolution back.
+func (g *Guard) Unresolve(ctx context.Context, ref decision.Ref, note string) error {
+	_, err := g.update(ctx, "", func(s *decision.State) ([]decision.Body, error) {
+		if s.Resolution(ref) == nil {
+			return nil, errcode.New(errcode.Input, "", "nobody has resolved this operation")
+		}
+		return []decision.Body{decision.Unresolved{Ref: ref, Note: note}}, nil
+	})
+	return err
+}
+
+const timeFormat = "2006-01-02T15:04:05.000Z"

@@ -1,0 +1,199 @@
+package guard
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/settlewatch/settlewatch/guard/decision"
+	"github.com/settlewatch/settlewatch/internal/errcode"
+	"github.com/settlewatch/settlewatch/internal/plain"
+	"github.com/settlewatch/settlewatch/store"
+)
+
+// damages remembers the damage of the index, so that a question looks at the runs
+// that changed only.
+type damages struct {
+	mu         sync.Mutex
+	generation int64
+	rev        int64
+	byRun      map[int64][]store.RunDamage
+	order      []int64 // runs of byRun, in listing order as far as it was told
+}
+
+// load gives every damage there is in a snapshot.
+func (d *damages) load(ix Index, v *store.View) ([]store.RunDamage, error) {
+	generation, rev, err := v.Meta()
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if rev < d.rev && generation == d.generation {
+		return ix.Damage(v, 0) // an older snapshot than the last one: it is asked by itself
+	}
+	changed, gone, err := v.RunsChanged(d.rev)
+	if err != nil {
+		return nil, err
+	}
+	if generation != d.generation || gone > d.rev || d.byRun == nil {
+		d.byRun, d.order, d.rev = map[int64][]store.RunDamage{}, nil, 0
+	}
+	if d.rev != rev || generation != d.generation {
+		for i := range changed {
+			delete(d.byRun, changed[i].No)
+		}
+		more, err := ix.Damage(v, d.rev)
+		if err != nil {
+			d.byRun = nil
+			return nil, err
+		}
+		for _, item := range more {
+			if _, listed := d.byRun[item.Run]; !listed {
+				d.order = append(d.order, item.Run)
+			}
+			d.byRun[item.Run] = append(d.byRun[item.Run], item)
+		}
+		d.generation, d.rev = generation, rev
+	}
+	var all []store.RunDamage
+	kept := d.order[:0]
+	listed := make(map[int64]bool, len(d.byRun))
+	for _, run := range d.order {
+		if items := d.byRun[run]; len(items) > 0 && !listed[run] {
+			listed[run] = true
+			kept = append(kept, run)
+			all = append(all, items...)
+		}
+	}
+	d.order = kept
+	return all, nil
+}
+
+// unacknowledged gives the damage that counts: what no person has accepted or made
+// history of (guard contract, sections 1 and 6). Of the items at most limit are
+// given, 0 means all; total says how many runs there are.
+func (d *damages) unacknowledged(ix Index, v *store.View, s *decision.State, now int64, limit int) (items []DamageItem, total int, err error) {
+	all, err := d.load(ix, v)
+	if err != nil {
+		return nil, 0, err
+	}
+	runs := map[string]bool{}
+	keep := func(item DamageItem) {
+		runs[item.Run] = true
+		if limit == 0 || len(items) < limit {
+			items = append(items, item)
+		}
+	}
+	for _, found := range all {
+		if found.From > now {
+			continue
+		}
+		run := decision.EncodeID(found.RunID)
+		accepted, ok := s.Acknowledged(run)
+		if base, based := s.BaselineOf(run); based {
+			accepted, ok = max(accepted, base.Covered), true
+		}
+		item := DamageItem{Run: run, Line: found.Line, Offset: found.Offset, Reason: found.Reason, Faults: found.Faults, Through: found.Through}
+		if ok {
+			if found.Through <= accepted {
+				continue
+			}
+			if found.Kind == store.DamageFault {
+				next, err := v.FaultAfter(found.Run, accepted)
+				if err != nil {
+					return nil, 0, err
+				}
+				if next == nil {
+					continue
+				}
+				item.Line, item.Offset = next.Line, next.Offset
+			}
+		}
+		keep(item)
+	}
+	for run, changes := range s.RewrittenRuns() {
+		last := changes[len(changes)-1]
+		keep(DamageItem{
+			Run: run, Offset: last.Covered, Reason: rewrittenWords(last), Faults: int64(len(changes)), Through: last.Covered, Removed: last.How == "removed",
+		})
+	}
+	return items, len(runs), nil
+}
+
+func rewrittenWords(r *decision.RewrittenState) string {
+	switch r.How {
+	case "removed":
+		return "the run file was removed after it had been indexed"
+	case "shrunk":
+		return "the run file lost bytes that had been indexed"
+	case "replaced":
+		return "the run file was replaced by another after it had been indexed"
+	default:
+		return "bytes of the run file changed after they had been indexed"
+	}
+}
+
+// Damage lists damage that is not acknowledged.
+func (g *Guard) Damage(ctx context.Context) ([]DamageItem, error) {
+	s, err := g.log.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var items []DamageItem
+	err = g.ask(ctx, func(v *store.View) (err error) {
+		items, _, err = g.damages.unacknowledged(g.o.Index, v, s, g.now().UnixMilli(), 0)
+		return err
+	})
+	return items, err
+}
+
+// Acknowledge accepts the damage of a run, or of every vanished run when run is "",
+// and gives how many runs that were.
+func (g *Guard) Acknowledge(ctx context.Context, run, note string, by decision.Signer) (int, error) {
+	if strings.TrimSpace(note) == "" {
+		return 0, noNote()
+	}
+	count := 0
+	_, err := g.decide(ctx, "", func(v *store.View, s *decision.State) ([]decision.Body, error) {
+		items, _, err := g.damages.unacknowledged(g.o.Index, v, s, g.now().UnixMilli(), 0)
+		if err != nil {
+			return nil, err
+		}
+		accepted := map[string]decision.Acknowledged{}
+		var order []string
+		for _, item := range items {
+			if run != "" && item.Run != run || run == "" && !item.Removed {
+				continue
+			}
+			a, listed := accepted[item.Run]
+			if !listed {
+				order = append(order, item.Run)
+			}
+			a.Run, a.Note = item.Run, note
+			a.Through, a.Faults = max(a.Through, item.Through), a.Faults+item.Faults
+			accepted[item.Run] = a
+		}
+		if count = len(order); count == 0 {
+			what := "run " + plain.Quote(run, plain.Detail) + " has no damage that waits"
+			if run == "" {
+				what = "no run has vanished"
+			}
+			return nil, errcode.New(errcode.Input, "list it with `settlewatch damage list`", "%s", what)
+		}
+		var bodies []decision.Body
+		for _, id := range order {
+			body, err := g.sign(s, accepted[id], by, true)
+			if err != nil {
+				return nil, err
+			}
+			bodies = append(bodies, body)
+		}
+		return bodies, nil
+	})
+	return count, err
+}
+
+func noNote() error {
+	return errcode.New(errcode.Input, "say with --note why", "the note is missing")
+}

@@ -1,0 +1,190 @@
+package guard_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/settlewatch/settlewatch/guard"
+	"github.com/settlewatch/settlewatch/guard/decision"
+)
+
+func TestAPaymentToSomebodyNewIsAllowed(t *testing.T) {
+	s := newSite(t, "")
+	v := s.want("allow", guard.Request{})
+	if v.Checked.Runs != 1 || v.Checked.Events != 1 {
+		t.Errorf("checked %+v", v.Checked)
+	}
+	st := s.state()
+	if st.Lines() != 3 { // policy, seen, allowed
+		t.Errorf("%d lines in the log", st.Lines())
+	}
+	s.want("allow", guard.Request{})
+	if n := s.state().Lines(); n != 3 {
+		t.Errorf("the same verdict within a minute made %d lines", n)
+	}
+}
+
+func TestAnUnansweredPaymentIsForAPerson(t *testing.T) {
+	s := newSite(t, "")
+	s.submit("r1", "op1", terms{})
+	v := s.want("review", guard.Request{Amount: "0.25"}, "open_partial")
+	if len(v.Reasons[0].Evidence) != 1 || *v.Reasons[0].Evidence[0].Operation != "op1" {
+		t.Errorf("evidence %+v", v.Reasons[0].Evidence)
+	}
+	again := s.want("review", guard.Request{Amount: "0.25"}, "open_partial")
+	if again.ReviewID != v.ReviewID || v.ReviewID == "" {
+		t.Errorf("the same question has two reviews: %s, %s", v.ReviewID, again.ReviewID)
+	}
+	s.want("review", guard.Request{Amount: "0.50"}, "open_partial", "duplicate_purchase")
+	s.settle("r1", "op1", terms{})
+	s.want("allow", guard.Request{Amount: "0.25"})
+}
+
+func TestARejectionSticksAndAnApprovalIsUsedOnce(t *testing.T) {
+	s := newSite(t, "")
+	s.submit("r1", "op1", terms{})
+	v := s.want("review", guard.Request{Amount: "0.25"}, "open_partial")
+	s.decide("rejected", v.ReviewID)
+	s.want("block", guard.Request{Amount: "0.25"}, "rejected_by_human", "open_partial")
+	s.want("review", guard.Request{Amount: "0.24"}, "recently_rejected", "open_partial")
+	s.clock.add(25 * time.Hour)
+
+	v = s.want("review", guard.Request{Amount: "0.25"}, "open_partial")
+	s.decide("approved", v.ReviewID)
+	s.want("review", guard.Request{Amount: "0.25"}, "open_partial")
+	got := s.want("allow", guard.Request{Amount: "0.25", ReviewID: v.ReviewID}, "approved_by_human")
+	if got.Hold == nil || got.Hold.Amount != "0.25" {
+		t.Fatalf("hold %+v", got.Hold)
+	}
+	s.want("review", guard.Request{Amount: "0.25", ReviewID: v.ReviewID}, "open_partial")
+	view, err := s.Review(t.Context(), v.ReviewID, 0)
+	if err != nil || view.Status != "used" || view.Used.HoldID != got.Hold.ID {
+		t.Errorf("%+v, %v", view, err)
+	}
+}
+
+func TestHoldsCountUntilTheirPaymentIsSeen(t *testing.T) {
+	s := newSite(t, `{"perCounterpartyLimit": {"amount": "1.00", "windowHours": 24}}`)
+	v := s.want("allow", guard.Request{Amount: "0.60", Hold: true})
+	s.want("review", guard.Request{Amount: "0.60", Hold: true}, "per_counterparty_limit")
+	s.clock.add(time.Second)
+	s.buy("r1", "op1", terms{amount: "600000"})
+	s.want("review", guard.Request{Amount: "0.41"}, "per_counterparty_limit")
+	s.want("allow", guard.Request{Amount: "0.40"})
+	holds, err := s.Holds(t.Context())
+	if err != nil || len(holds) != 0 {
+		t.Errorf("holds %+v, %v", holds, err)
+	}
+	if err := s.ReleaseHold(t.Context(), v.Hold.ID, ""); err == nil {
+		t.Error("a hold that was paid was released")
+	}
+}
+
+func TestAHoldIsReleasedByItsOwnerOnly(t *testing.T) {
+	s := newSite(t, "")
+	v := s.want("allow", guard.Request{Hold: true, Actor: "alice"})
+	if err := s.ReleaseHold(t.Context(), v.Hold.ID, "bob"); err == nil {
+		t.Error("bob released it")
+	}
+	if err := s.ReleaseHold(t.Context(), v.Hold.ID, ""); err == nil {
+		t.Error("the stdio process released it")
+	}
+	if err := s.ReleaseHold(t.Context(), v.Hold.ID, "alice"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAResolutionClosesAndCounts(t *testing.T) {
+	s := newSite(t, `{"perCounterpartyLimit": {"amount": "1.00", "windowHours": 24}}`)
+	s.submit("r1", "op1", terms{amount: "900000"})
+	s.want("review", guard.Request{Amount: "0.20"}, "open_partial", "per_counterparty_limit")
+	op := "op1"
+	ref := decision.Ref{Run: "r1", Operation: &op}
+	if err := s.Resolve(t.Context(), []guard.Resolution{{Ref: ref, Outcome: "settled", Note: "asked the seller"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.want("review", guard.Request{Amount: "0.20"}, "per_counterparty_limit")
+	if err := s.Unresolve(t.Context(), ref, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Resolve(t.Context(), []guard.Resolution{{Ref: ref, Outcome: "failed", Note: "nothing was taken"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.want("allow", guard.Request{Amount: "0.20"})
+}
+
+func TestABaselineMakesHistoryOfThePastOnly(t *testing.T) {
+	s := newSite(t, "")
+	s.submit("r1", "op1", terms{})
+	s.raw("r1", "junk\n")
+	s.want("review", guard.Request{Amount: "0.25"}, "open_partial", "damaged_history")
+	open, damaged, err := s.Baseline(t.Context(), "known", nil)
+	if err != nil || open != 1 || damaged != 1 {
+		t.Fatal(open, damaged, err)
+	}
+	s.want("allow", guard.Request{Amount: "0.25"})
+	s.submit("r1", "op2", terms{})
+	s.want("review", guard.Request{Amount: "0.25"}, "open_partial")
+	s.raw("r1", "junk\n")
+	s.want("review", guard.Request{Amount: "0.25"}, "open_partial", "damaged_history")
+}
+
+func TestVanishedEvidenceIsDamageUntilAcknowledged(t *testing.T) {
+	for name, forget := range map[string]bool{"the index knew it": false, "the index was deleted too": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, "")
+			s.buy("r2", "op1", terms{})
+			s.want("allow", guard.Request{})
+			if err := os.Remove(filepath.Join(s.dir, "events", "r2.ndjson")); err != nil {
+				t.Fatal(err)
+			}
+			if forget {
+				_ = s.index.Close()
+				all, _ := filepath.Glob(filepath.Join(s.dir, "guard", "index-*"))
+				for _, f := range all {
+					_ = os.Remove(f)
+				}
+				s.open("")
+			}
+			s.want("review", guard.Request{}, "damaged_history")
+			if n, err := s.Acknowledge(t.Context(), "", "rotated", nil); err != nil || n != 1 {
+				t.Fatal(n, err)
+			}
+			s.want("allow", guard.Request{Amount: "0.49"})
+		})
+	}
+}
+
+func TestFrozenMeansBlocked(t *testing.T) {
+	s := newSite(t, "")
+	if _, err := s.Freeze(t.Context(), seller, "odd"); err != nil {
+		t.Fatal(err)
+	}
+	s.want("block", guard.Request{}, "frozen")
+	s.want("allow", guard.Request{Counterparty: other})
+	if err := s.Unfreeze(t.Context(), seller, "fine", nil); err != nil {
+		t.Fatal(err)
+	}
+	s.want("allow", guard.Request{})
+	if err := os.WriteFile(filepath.Join(s.dir, "guard", "FROZEN"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.want("block", guard.Request{Counterparty: other}, "frozen")
+}
+
+func TestALogThatDoesNotVerifyIsForAPerson(t *testing.T) {
+	s := newSite(t, "")
+	s.want("allow", guard.Request{})
+	f, err := os.OpenFile(filepath.Join(s.dir, "guard", "decisions.ndjson"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = f.WriteString("{}\n")
+	_ = f.Close()
+	v := s.want("review", guard.Request{}, "log_unsound")
+	if v.ReviewID != "" {
+		t.Error("a review was opened")
+	}
+}

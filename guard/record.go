@@ -1,0 +1,101 @@
+package guard
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/settlewatch/settlewatch/guard/decision"
+	"github.com/settlewatch/settlewatch/guard/payment"
+	"github.com/settlewatch/settlewatch/internal/plain"
+)
+
+// record is what the log says about a question.
+func (g *Guard) record(s *decision.State, h *history, ask *Ask, now time.Time) *Record {
+	r := &Record{Frozen: g.frozen(s, ask)}
+	for refused := range s.Rejections(now, g.policy.StickyRejectHours) {
+		switch {
+		case r.Rejected == nil && sticks(refused.Intent, ask.Intent):
+			r.Rejected = refusal(refused)
+		case r.Nearby == nil && nearby(g.policy.Expand(refused.Intent.Names...), ask):
+			r.Nearby = refusal(refused)
+		}
+	}
+	if ask.ReviewID != "" {
+		r.Approval, r.NoApproval = redeemable(s, h, ask, now)
+	}
+	return r
+}
+
+// frozen words the freeze in force, "" for none.
+func (g *Guard) frozen(s *decision.State, ask *Ask) string {
+	if g.frozenByFile() {
+		return "everything is frozen by the file " + frozenFile + " in the guard directory: only a person may remove it"
+	}
+	if s == nil {
+		return ""
+	}
+	f, ok := s.Frozen(ask.Names)
+	if !ok {
+		return ""
+	}
+	what := "everything"
+	if f.Scope != decision.ScopeAll {
+		what = plain.Quote(payment.Display(f.Scope), plain.Detail)
+	}
+	text := what + " is frozen by a person"
+	if f.Reason != "" {
+		text += ", noting " + plain.Quote(f.Reason, plain.Detail)
+	}
+	return text + ": only a person can unfreeze it"
+}
+
+func refusal(r *decision.ReviewState) *Refusal {
+	out := &Refusal{ReviewID: r.ReviewID, At: r.At}
+	if d := r.Last(); d != nil {
+		out.At, out.By, out.Note = d.At, decidedBy(d), d.Note
+	}
+	return out
+}
+
+// sticks reports whether a refusal is of the same intent. It is also where only the
+// resource's query differs: a number behind a question mark makes no other purchase
+// (guard contract, section 4).
+func sticks(refused, asked decision.Intent) bool {
+	refused.Resource, asked.Resource = withoutQuery(refused.Resource), withoutQuery(asked.Resource)
+	return refused.Same(asked)
+}
+
+func withoutQuery(resource string) string {
+	before, _, _ := strings.Cut(resource, "?") // a canonical resource has no fragment
+	return before
+}
+
+// nearby reports whether a refusal was of another payment to the same payee: to the
+// same address or alias group, or to the same host where the counterparty was given
+// as a host. The host of a resource is only typed beside it (guard contract, section
+// 1, recently_rejected).
+func nearby(refused []string, ask *Ask) bool {
+	return slices.ContainsFunc(ask.Names, func(name string) bool {
+		return (name != ask.Host || slices.Contains(ask.Typed, name)) && slices.Contains(refused, name)
+	})
+}
+
+// redeemable gives the review a request rests on, or says why it may not.
+func redeemable(s *decision.State, h *history, ask *Ask, now time.Time) (*decision.Opened, string) {
+	id := plain.Clean(ask.ReviewID, plain.Detail)
+	r := s.Review(ask.ReviewID)
+	switch {
+	case r == nil:
+		return nil, fmt.Sprintf("review %s is not known", id)
+	case !r.Intent.Same(ask.Intent):
+		return nil, fmt.Sprintf("review %s is about another payment", id)
+	case r.Status(now) != decision.StatusApproved:
+		return nil, fmt.Sprintf("review %s is %s", id, r.Status(now))
+	}
+	if by, used := h.approvals[r.ReviewID]; used {
+		return nil, fmt.Sprintf("review %s was used by a payment in run %s", id, plain.Quote(by.Run, plain.Detail))
+	}
+	return &r.Opened, ""
+}

@@ -1,0 +1,297 @@
+package guard
+
+import (
+	"context"
+	"encoding/base64"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/settlewatch/settlewatch/guard/decision"
+	"github.com/settlewatch/settlewatch/internal/errcode"
+	"github.com/settlewatch/settlewatch/internal/plain"
+	"github.com/settlewatch/settlewatch/store"
+)
+
+// shortestID is how much of a review's id a person may type (guard contract,
+// section 4). The kind in front of it is not counted.
+const shortestID = 8
+
+// pollEvery is how often a wait looks at the log. It is a file of this machine, so
+// a look costs one stat.
+const pollEvery = 200 * time.Millisecond
+
+// find gives the one review an id, whole or shortened, means.
+func find(s *decision.State, id string) (*decision.ReviewState, error) {
+	if r := s.Review(id); r != nil {
+		return r, nil
+	}
+	shown := plain.Quote(id, plain.Detail)
+	typed := strings.TrimPrefix(id, "r-")
+	if len(typed) < shortestID {
+		return nil, errcode.New(errcode.ReviewNotFound, "give the whole id, or "+strconv.Itoa(shortestID)+" or more of its characters", "no review has the id %s", shown)
+	}
+	found := s.FindReviews(id)
+	if typed == id {
+		found = append(found, s.FindReviews("r-"+id)...)
+	}
+	switch len(found) {
+	case 0:
+		return nil, errcode.New(errcode.ReviewNotFound, "list them with `settlewatch review list`", "no review has the id %s", shown)
+	case 1:
+		return found[0], nil
+	default:
+		return nil, errcode.New(errcode.ReviewAmbiguous, "type more of it", "%d reviews begin with %s", len(found), shown)
+	}
+}
+
+// Review answers get_review_status for a whole id or a shortened one (guard
+// contract, section 4). It waits up to wait for a pending one to be decided.
+func (g *Guard) Review(ctx context.Context, id string, wait time.Duration) (*ReviewView, error) {
+	until := g.now().Add(wait)
+	for {
+		s, err := g.log.Read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r, err := find(s, id)
+		if err != nil {
+			return nil, err
+		}
+		now := g.now()
+		v := g.view(s, r, now)
+		if v.Status != "pending" || !now.Before(until) {
+			if v.Status == "approved" {
+				g.spent(ctx, s, r, &v)
+			}
+			return &v, nil
+		}
+		timer := time.NewTimer(min(pollEvery, until.Sub(now)))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+// spent marks an approval that a payment in the trace has used up already: the
+// line that says so follows with the next write (guard contract, section 4).
+func (g *Guard) spent(ctx context.Context, s *decision.State, r *decision.ReviewState, v *ReviewView) {
+	err := g.ask(ctx, func(view *store.View) error {
+		m, err := g.match(view, s, g.now())
+		if err != nil {
+			return err
+		}
+		if by, ok := m.approvals[r.ReviewID]; ok {
+			v.Status, v.Used = "used", &by
+		}
+		return nil
+	})
+	if err != nil {
+		g.say.Debug("look for the payment an approval was spent on", "error", err)
+	}
+}
+
+// view is a review as people see it.
+func (g *Guard) view(s *decision.State, r *decision.ReviewState, now time.Time) ReviewView {
+	v := ReviewView{
+		ID: r.ReviewID, Status: r.Status(now), CreatedAt: r.At, Counterparty: r.Counterparty, Amount: r.Amount, Asset: r.Asset,
+		Template: r.Intent.Template, Reasons: r.Reasons, Names: r.Intent.Names, PayTo: r.PayTo, Resource: r.Resource, Network: r.Network,
+		AskedBy: r.Actor, ExpiresAt: r.ExpiresAt(now), Facts: r.Facts, Used: r.Used,
+	}
+	if d := r.Last(); d != nil && d.Decision != "reopened" {
+		v.DecidedAt, v.Note, v.DecidedBy = d.At, d.Note, decidedBy(d)
+	}
+	if v.Status == "pending" {
+		v.Handoff = g.handoff(v.ID)
+	}
+	if len(g.policy.Operators) == 0 {
+		v.Warnings = []string{"unsigned_reviews"}
+	}
+	return v
+}
+
+// unsigned is what answers say where no key signed a decision.
+const unsigned = "unsigned (could be the agent)"
+
+func decidedBy(d *decision.Decision) string {
+	if d.Operator == "" {
+		return unsigned
+	}
+	return d.Operator
+}
+
+// Reviews lists reviews, newest first.
+func (g *Guard) Reviews(ctx context.Context, q ReviewQuery) (*ReviewPage, error) {
+	s, err := g.log.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	states := []string{"pending", "approved", "rejected", "expired", "used", "revoked"}
+	if q.Status != "" && !slices.Contains(states, q.Status) {
+		return nil, errcode.New(errcode.Input, "use one of "+strings.Join(states, ", "), "status %s is not known", plain.Quote(q.Status, plain.Detail))
+	}
+	limit := q.Limit
+	if limit <= 0 {
+		limit = 50
+	}
+	below := int64(-1)
+	if q.Cursor != "" {
+		b, err := base64.RawURLEncoding.DecodeString(q.Cursor)
+		if err == nil {
+			below, err = strconv.ParseInt(string(b), 10, 64)
+		}
+		if err != nil || below <= 0 {
+			return nil, errcode.New(errcode.Input, "ask again without a cursor", "the cursor is none of ours")
+		}
+	}
+	now := g.now()
+	page := &ReviewPage{}
+	var last int64
+	for r := range s.Reviews() {
+		if below > 0 && r.Seq >= below {
+			continue
+		}
+		if q.Status != "" && r.Status(now) != q.Status {
+			continue
+		}
+		if len(page.Reviews) == limit {
+			page.NextCursor = base64.RawURLEncoding.EncodeToString(strconv.AppendInt(nil, last, 10))
+			break
+		}
+		page.Reviews = append(page.Reviews, g.view(s, r, now))
+		last = r.Seq
+	}
+	if q.Cursor == "" {
+		page.Suggestion = g.suggestion(s, now)
+	}
+	return page, nil
+}
+
+// suggestion says that a baseline would help when most of what waits waits only
+// because of the past (guard contract, section 6).
+func (g *Guard) suggestion(s *decision.State, now time.Time) string {
+	pending, past := 0, 0
+	for r := range s.Reviews() {
+		if r.Status(now) != "pending" {
+			continue
+		}
+		pending++
+		only := true
+		for _, reason := range r.Reasons {
+			only = only && (reason.Rule == "open_partial" || reason.Rule == "damaged_history" || reason.Rule == "duplicate_purchase" || reason.Rule == "history")
+		}
+		if only {
+			past++
+		}
+		if pending == 200 {
+			break
+		}
+	}
+	if pending < 3 || past*2 <= pending {
+		return ""
+	}
+	return strconv.Itoa(past) + " of " + strconv.Itoa(pending) + " pending reviews wait only because of operations that were open or damaged before; " +
+		"if that past is known, settlewatch baseline --note \"...\" makes history of it"
+}
+
+// Decide decides reviews, all or none, and gives them as they stand then.
+func (g *Guard) Decide(ctx context.Context, d Decision) ([]ReviewView, error) {
+	if len(d.IDs) == 0 {
+		return nil, errcode.New(errcode.Input, "name a review", "no review was named")
+	}
+	var ids []string
+	s, err := g.update(ctx, "", func(s *decision.State) ([]decision.Body, error) {
+		ids = nil
+		now := g.now()
+		var bodies []decision.Body
+		for _, id := range d.IDs {
+			r, err := find(s, id)
+			if err != nil {
+				return nil, err
+			}
+			if slices.Contains(ids, r.ReviewID) {
+				continue
+			}
+			if err := mayDecide(r, d.Decision, now); err != nil {
+				return nil, err
+			}
+			ids = append(ids, r.ReviewID)
+			var body decision.Body = decision.Decided{ReviewID: r.ReviewID, Decision: d.Decision, Note: d.Note}
+			if body, err = g.sign(s, body, d.Signer, d.Decision == "approved" || d.Decision == "reopened"); err != nil {
+				return nil, err
+			}
+			bodies = append(bodies, body)
+			if d.Freeze {
+				for _, scope := range freezeScopes(r) {
+					bodies = append(bodies, decision.Frozen{Scope: scope, Reason: "review " + r.ReviewID + " was rejected" + because(d.Note)})
+				}
+			}
+		}
+		return bodies, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	now := g.now()
+	var views []ReviewView
+	for _, id := range ids {
+		views = append(views, g.view(s, s.Review(id), now))
+	}
+	return views, nil
+}
+
+func because(note string) string {
+	if note == "" {
+		return ""
+	}
+	return ": " + note
+}
+
+// freezeScopes are the names a rejection with --freeze blocks: whom the payment
+// was to reach, not the resource's host, which the agent typed.
+func freezeScopes(r *decision.ReviewState) []string {
+	if r.PayTo != "" {
+		return []string{r.PayTo}
+	}
+	return r.Intent.Names
+}
+
+// mayDecide holds a decision to the state of its review: one is decided once
+// (guard contract, section 4).
+func mayDecide(r *decision.ReviewState, what string, now time.Time) error {
+	status := r.Status(now)
+	wants := map[string]string{"approved": "pending", "rejected": "pending", "revoked": "approved", "reopened": "rejected"}[what]
+	switch {
+	case wants == "":
+		return errcode.New(errcode.Input, "", "%s is no decision", plain.Quote(what, plain.Detail))
+	case status == wants:
+		return nil
+	case status == "expired":
+		return errcode.New(errcode.ReviewExpired, "have the agent ask again", "review %s expired on %s", r.ReviewID, stamp(r.ExpiresAt(now)))
+	default:
+		said := status
+		if d := r.Last(); d != nil {
+			said = status + " on " + stamp(d.At) + " by " + decidedBy(d)
+		}
+		hint := "see it with `settlewatch review show " + r.ReviewID + "`"
+		return errcode.New(errcode.ReviewDecided, hint, "review %s is %s already; it cannot be %s", r.ReviewID, said, what)
+	}
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// sign signs a loosening act where the policy names operators, and refuses one
+// that would not count (guard contract, section 4).
+func (g *Guard) sign(s *decision.State, body decision.Body, by decision.Signer, loosens bool) (decision.Body, error) {
+	if by != nil {
+		return decision.Sign(body, s, by, g.now())
+	}
+	if loosens && len(g.policy.Operators) > 0 {
+		return nil, errcode.New(errcode.OperatorKey, "run it on a terminal, with an operator's key", "the policy names operators, and this act counts only when one of them signs it")
+	}
+	return body, nil
+}
