@@ -18,8 +18,12 @@ import (
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
 
-// maxText is the most bytes a text in a tool call may have.
-const maxText = 2048
+// maxText is the most bytes a text in a tool call may have, maxObject those of an
+// object: offers come from sellers, whole.
+const (
+	maxText   = 2048
+	maxObject = 64 << 10
+)
 
 //go:embed schemas/*.json
 var schemaFiles embed.FS
@@ -105,6 +109,11 @@ func (s *schema) check(raw []byte) (arguments, error) {
 	if root.Kind() != jsjson.Object {
 		return arguments{}, s.wrong("arguments must be an object, not %s", kindName(root.Kind()))
 	}
+	for key, value := range root.Members() {
+		if n := len(value.Raw()); value.Kind() == jsjson.Object && n > maxObject {
+			return arguments{}, s.tooLong(memberName(string(key.Text())), n, maxObject)
+		}
+	}
 	value, err := s.decode(root, "")
 	if err != nil {
 		return arguments{}, err
@@ -127,6 +136,16 @@ func (s *schema) wrong(format string, args ...any) error {
 	return errcode.New(errcode.Input, hint, format, args...)
 }
 
+// tooLong refuses a value over a cap.
+func (s *schema) tooLong(at string, n, most int) error {
+	const format = "%s is %d bytes long, the most is %d"
+	if s.compiled.Properties["offer"] != nil && strings.HasPrefix(at, `"offer"`) {
+		// What a seller sends cannot be shortened, but most of it is not needed.
+		return errcode.New(errcode.Input, "leave it out: of an offer, payTo, amount, asset, network and scheme are judged", format, at, n, most)
+	}
+	return s.wrong(format, at, n, most)
+}
+
 // decode makes the value the schema library validates. It refuses repeated keys
 // at any depth, texts over the cap and numbers no double can hold.
 func (s *schema) decode(n jsjson.Node, at string) (any, error) {
@@ -144,7 +163,7 @@ func (s *schema) decode(n jsjson.Node, at string) (any, error) {
 	case jsjson.String:
 		text := n.Text()
 		if len(text) > maxText {
-			return nil, s.wrong("%s is %d bytes long, the most is %d", at, len(text), maxText)
+			return nil, s.tooLong(at, len(text), maxText)
 		}
 		return string(text), nil
 	case jsjson.Array:
@@ -294,11 +313,27 @@ func (s *schema) mistyped(leaf *jsonschema.ValidationError, k *kind.Type, at str
 	const format = "%s must be %s, not %s"
 	want := strings.Join(typeNames(k.Want), " or ")
 	if p := s.at(leaf); p != nil && p.Enum == nil && slices.Contains(k.Want, "string") && value.Kind() == jsjson.Number {
-		if raw := value.Raw(); len(raw) <= shortText && len(bytes.Trim(raw, "0123456789")) == 0 {
-			return errcode.New(errcode.Input, fmt.Sprintf("put it in quotes: \"%s\"", raw), format, at, want, given(value, k))
+		raw, amount := value.Raw(), isAmount(leaf.InstanceLocation)
+		digits := "0123456789"
+		hint := "put it in quotes: "
+		if amount {
+			digits += "."
+			hint = "amounts are text, " + hint
+		}
+		if len(raw) <= shortText && len(bytes.Trim(raw, digits)) == 0 {
+			return errcode.New(errcode.Input, hint+`"`+string(raw)+`"`, format, at, want, given(value, k))
+		}
+		if amount {
+			return errcode.New(errcode.Input, "amounts are "+takes(p), format, at, want, given(value, k))
 		}
 	}
 	return s.member(leaf, format, at, want, given(value, k))
+}
+
+// isAmount reports whether a member is money, which is never a JSON number (guard
+// contract, section 1): a number has been rounded by whoever read it.
+func isAmount(path []string) bool {
+	return len(path) > 0 && slices.Contains([]string{"amount", "maxAmountRequired"}, path[len(path)-1])
 }
 
 // given says what stands where another type is due.
@@ -345,6 +380,9 @@ func takes(p *jsonschema.Schema) string {
 			low = "of " + strconv.Itoa(*p.MinLength) + " to "
 		}
 		text += " " + low + strconv.Itoa(*p.MaxLength) + " characters"
+	}
+	if len(p.Examples) > 0 {
+		text += fmt.Sprintf(", such as %q", p.Examples[0])
 	}
 	return text
 }

@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestToolsListIsAsRecorded(t *testing.T) {
-	c := connect(t, t.Context(), &fake{}, Options{}, shutdown)
+	c := connect(t, t.Context(), &fake{}, Options{Guard: &fakeGuard{}}, shutdown)
 	c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 	c.in.Close()
 	var got bytes.Buffer
@@ -43,15 +43,18 @@ func TestToolsListIsAsRecorded(t *testing.T) {
 }
 
 func TestToolsAreCompletelyDescribed(t *testing.T) {
-	s, err := build(&fake{}, Options{}, overStdio)
+	s, err := build(&fake{}, Options{Guard: &fakeGuard{}}, overStdio)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tools := s.mcp.ListTools()
-	if len(tools) != 4 {
+	if len(tools) != 8 {
 		t.Errorf("%d tools", len(tools))
 	}
 	for name, tool := range tools {
+		if n := len(tool.Tool.Description); n > hostText {
+			t.Errorf("%s has a description of %d bytes, hosts show %d", name, n, hostText)
+		}
 		a := tool.Tool.Annotations
 		if a.ReadOnlyHint == nil || a.DestructiveHint == nil || a.IdempotentHint == nil || a.OpenWorldHint == nil {
 			t.Errorf("%s lacks an annotation hint", name)
@@ -69,12 +72,17 @@ func TestToolsAreCompletelyDescribed(t *testing.T) {
 	}
 }
 
+// hostText is how many bytes of a description, and of the instructions, hosts are
+// known to show.
+const hostText = 2048
+
 // describe holds a schema to the house's rules: closed objects, a description
 // for each member, bounds for what a client sends.
 func describe(t *testing.T, at string, schema map[string]any) {
 	t.Helper()
 	properties, _ := schema["properties"].(map[string]any)
-	if properties != nil && schema["additionalProperties"] != false {
+	// An offer is a seller's text, passed on as it came.
+	if open := strings.HasSuffix(at, " input.offer"); properties != nil && schema["additionalProperties"] != open {
 		t.Errorf("%s allows unknown members", at)
 	}
 	for _, name := range asList(schema["required"]) {
@@ -134,19 +142,21 @@ func TestASchemaThatDoesNotCompileKeepsTheServerFromStarting(t *testing.T) {
 }
 
 func TestTheWaitIsBoundedByTheTransport(t *testing.T) {
-	s, err := build(&fake{}, Options{}, transport{name: "other", maxWait: 25})
+	s, err := build(&fake{}, Options{Guard: &fakeGuard{}}, transport{name: "other", maxWait: 25})
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema := string(s.mcp.GetTool("await_operation").Tool.RawInputSchema)
-	if !strings.Contains(schema, `"maximum":25`) || strings.Contains(schema, `"maximum":55`) {
-		t.Errorf("the schema is %s", schema)
+	for _, tool := range []string{"await_operation", "get_review_status"} {
+		schema := string(s.mcp.GetTool(tool).Tool.RawInputSchema)
+		if !strings.Contains(schema, `"maximum":25`) || strings.Contains(schema, `"maximum":55`) {
+			t.Errorf("the schema of %s is %s", tool, schema)
+		}
 	}
 }
 
 func TestToolsetsAreChosenByName(t *testing.T) {
 	all, defaults := Toolsets()
-	if !slices.Contains(all, "trace") || !slices.Contains(defaults, "trace") {
+	if want := []string{"trace", "guard"}; !slices.Equal(all, want) || !slices.Equal(defaults, want) {
 		t.Errorf("toolsets are %v, by default %v", all, defaults)
 	}
 	for name, test := range map[string]struct {
@@ -159,6 +169,7 @@ func TestToolsetsAreChosenByName(t *testing.T) {
 		"unknown":       {[]string{"trace", "tarce"}, false},
 		"empty":         {[]string{}, false},
 		"another case":  {[]string{"Trace"}, false},
+		"no guard":      {[]string{"trace", "guard"}, false},
 	} {
 		_, err := build(&fake{}, Options{Toolsets: test.names}, overStdio)
 		var coded *errcode.Error
@@ -268,7 +279,8 @@ type reply struct {
 // outputs are the compiled output schemas.
 var outputs = sync.OnceValue(func() map[string]*schema {
 	all := map[string]*schema{}
-	for _, tool := range []string{"list_operations", "get_receipt", "explain", "await_operation"} {
+	for _, tool := range []string{"list_operations", "get_receipt", "explain", "await_operation",
+		"check_before_pay", "get_review_status", "get_headroom", "release_hold"} {
 		out, err := loadSchema(tool+".output.json", overStdio)
 		if err != nil {
 			panic(err)
@@ -298,7 +310,12 @@ var services sync.Map // Traces to *service
 // its size, its output schema, its text.
 func ask(t *testing.T, traces Traces, tool, arguments string) (reply, bool) {
 	t.Helper()
-	c := connectTo(t, t.Context(), serviceOf(t, traces), 0, shutdown)
+	return askOf(t, serviceOf(t, traces), tool, arguments)
+}
+
+func askOf(t *testing.T, s *service, tool, arguments string) (reply, bool) {
+	t.Helper()
+	c := connectTo(t, t.Context(), s, 0, shutdown)
 	c.send(call(1, tool, arguments))
 	c.in.Close()
 	line, err := c.out.ReadBytes('\n')

@@ -21,6 +21,7 @@ import (
 type Options struct {
 	Version  string       // what the server says it is; "" means "dev"
 	Toolsets []string     // names, see Toolsets; nil means the default ones
+	Guard    Guard        // what the toolset guard asks; without it (nil, not a nil pointer) the toolset cannot be named and is no default
 	Log      *slog.Logger // nil discards
 	MaxLine  int          // bytes of one stdio request line; 0 means 4 MiB
 }
@@ -29,6 +30,7 @@ type Options struct {
 type toolset struct {
 	name         string
 	isDefault    bool
+	needsGuard   bool   // there is nothing to offer without Options.Guard
 	instructions string // what an agent is told when the toolset is on
 	tools        func(*service) []tool
 	register     func(*service) // resources and the like; may be nil
@@ -38,6 +40,7 @@ type toolset struct {
 // its instructions are given.
 var toolsets = []toolset{
 	{name: "trace", isDefault: true, instructions: traceInstructions, tools: traceTools, register: traceResources},
+	{name: "guard", isDefault: true, needsGuard: true, instructions: guardInstructions, tools: guardTools},
 }
 
 // Toolsets lists the names Options.Toolsets takes; the second result holds the
@@ -55,7 +58,7 @@ func Toolsets() (all, defaults []string) {
 // transport is what differs between the ways to reach a server.
 type transport struct {
 	name    string
-	maxWait int // seconds await_operation may wait
+	maxWait int // seconds a tool that waits may wait
 }
 
 // longestWait is the wait the schema files name, in seconds. It stays under the
@@ -87,6 +90,7 @@ type answer struct {
 type service struct {
 	mcp       *server.MCPServer
 	traces    Traces
+	guard     Guard // nil when its toolset is not offered
 	transport transport
 	log       *slog.Logger
 	waits     map[string]bool // tools that mostly wait
@@ -105,7 +109,7 @@ func build(t Traces, o Options, over transport) (*service, error) {
 	if version == "" {
 		version = "dev"
 	}
-	chosen, err := choose(o.Toolsets)
+	chosen, err := choose(o.Toolsets, o.Guard != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -124,6 +128,7 @@ func build(t Traces, o Options, over transport) (*service, error) {
 			server.WithHooks(hooks),
 		),
 		traces:    t,
+		guard:     o.Guard,
 		transport: over,
 		log:       log,
 		waits:     map[string]bool{},
@@ -143,10 +148,12 @@ func build(t Traces, o Options, over transport) (*service, error) {
 	return s, nil
 }
 
-// choose looks toolset names up.
-func choose(names []string) ([]toolset, error) {
+// choose looks toolset names up. A guard that was asked for by name and is not
+// there is an error: an agent without its tools pays unchecked.
+func choose(names []string, guarded bool) ([]toolset, error) {
 	all, defaults := Toolsets()
-	if names == nil {
+	named := names != nil
+	if !named {
 		names = defaults
 	}
 	want := map[string]bool{}
@@ -155,9 +162,15 @@ func choose(names []string) ([]toolset, error) {
 	}
 	var chosen []toolset
 	for _, ts := range toolsets {
-		if want[ts.name] {
+		if !want[ts.name] {
+			continue
+		}
+		delete(want, ts.name)
+		switch {
+		case !ts.needsGuard || guarded:
 			chosen = append(chosen, ts)
-			delete(want, ts.name)
+		case named:
+			return nil, errcode.New(errcode.Usage, "leave "+ts.name+" out of the toolsets", "offer the toolset %s: this server was started without a guard", ts.name)
 		}
 	}
 	for _, name := range names {
@@ -256,6 +269,7 @@ func (s *service) worded(what string, err error) *errcode.Error {
 type callInfo struct {
 	fromWire  bool            // arguments are what the client sent
 	arguments []byte          // nil if there were none
+	actor     string          // who asks, where the transport knows: "" on stdio
 	draining  <-chan struct{} // closed when waits should end early
 	progress  func(done, total int, message string)
 	errorCode int // what a resource handler wants in place of the library's code

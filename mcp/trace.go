@@ -196,8 +196,9 @@ func rowText(row *ingest.Row) string {
 const textRoom = 12 << 10
 
 // firstLines keeps the lines that have room and counts the others.
-func firstLines(lines []string) []string {
-	room := textRoom
+func firstLines(lines []string) []string { return firstLinesIn(textRoom, lines) }
+
+func firstLinesIn(room int, lines []string) []string {
 	for i, line := range lines {
 		sent, err := json.Marshal(line)
 		if room -= len(sent); room < 0 || err != nil {
@@ -367,8 +368,21 @@ func explainAnswer(r *ingest.Receipt, text string) answer {
 }
 
 func (s *service) awaitOperation(ctx context.Context, a arguments) (answer, error) {
-	wanted := ref(a)
-	seconds := a.number("wait_seconds", 0)
+	wanted, template := ref(a), a.text("template")
+	got, err := patiently(ctx, s, a.number("wait_seconds", 0), "waiting for the operation to be full, settled or failed",
+		func(ctx context.Context, wait time.Duration) (*ingest.Await, error) {
+			return s.traces.Await(ctx, wanted, template, wait)
+		})
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{text: awaitText(got), json: appendAwait(nil, got)}, nil
+}
+
+// patiently asks something that may take seconds to be true. It reports progress
+// where the client wants it, and asks once more without waiting when the server
+// stops meanwhile, to say how things stand now.
+func patiently[T any](ctx context.Context, s *service, seconds int, doing string, ask func(context.Context, time.Duration) (T, error)) (T, error) {
 	waiting, stop := context.WithCancel(ctx)
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
@@ -384,18 +398,14 @@ func (s *service) awaitOperation(ctx context.Context, a arguments) (answer, erro
 			})
 		}
 		if info.progress != nil && seconds > 0 {
-			helpers.Go(func() { s.report(waiting, seconds, info.progress) })
+			helpers.Go(func() { s.report(waiting, seconds, doing, info.progress) })
 		}
 	}
-	got, err := s.traces.Await(waiting, wanted, a.text("template"), time.Duration(seconds)*time.Second)
+	got, err := ask(waiting, time.Duration(seconds)*time.Second)
 	if err != nil && errors.Is(err, context.Canceled) && ctx.Err() == nil {
-		// The server is stopping: say how the operation stands now.
-		got, err = s.traces.Await(ctx, wanted, a.text("template"), 0)
+		got, err = ask(ctx, 0)
 	}
-	if err != nil {
-		return answer{}, err
-	}
-	return answer{text: awaitText(got), json: appendAwait(nil, got)}, nil
+	return got, err
 }
 
 func awaitText(got *ingest.Await) string {
@@ -416,13 +426,13 @@ func awaitText(got *ingest.Await) string {
 // without news after a while start counting anew at each report.
 const progressEvery = 10 * time.Second
 
-func (s *service) report(ctx context.Context, seconds int, progress func(done, total int, message string)) {
+func (s *service) report(ctx context.Context, seconds int, doing string, progress func(done, total int, message string)) {
 	ticks := time.NewTicker(s.progressEvery)
 	defer ticks.Stop()
 	for done := 1; ; done++ {
 		select {
 		case <-ticks.C:
-			progress(min(done*int(progressEvery/time.Second), seconds), seconds, "waiting for the operation to be full, settled or failed")
+			progress(min(done*int(progressEvery/time.Second), seconds), seconds, doing)
 		case <-ctx.Done():
 			return
 		}
