@@ -191,7 +191,7 @@ func (g *Guard) opened(s *decision.State, h *history, r *Record, ask *Ask, v *Ve
 		Counterparty: plain.Clean(ask.Request.Counterparty, plain.Detail),
 		Amount:       shownAmount(g.policy, ask), Asset: shownAsset(g.policy, ask),
 		PayTo: ask.PayTo, Resource: ask.Intent.Resource, Network: ask.Network,
-		Facts: facts, Shown: shown, Reasons: v.Reasons,
+		Facts: facts, Shown: shown, Reasons: v.Fired,
 		ExpiresAt:  now.Add(time.Duration(g.policy.ReviewExpiryHours) * time.Hour).UTC(),
 		PolicyHash: g.hash,
 	}

@@ -92,7 +92,8 @@ func (d *damages) unacknowledged(ix Index, v *store.View, s *decision.State, now
 		run := decision.EncodeID(found.RunID)
 		accepted, ok := s.Acknowledged(run)
 		if base, based := s.BaselineOf(run); based {
-			accepted, ok = max(accepted, base.Covered), true
+			// A line that begins where the baseline ends comes after it.
+			accepted, ok = max(accepted, base.Covered-1), true
 		}
 		item := DamageItem{Run: run, Line: found.Line, Offset: found.Offset, Reason: found.Reason, Faults: found.Faults, Through: found.Through}
 		if ok {

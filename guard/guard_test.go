@@ -188,3 +188,27 @@ func TestALogThatDoesNotVerifyIsForAPerson(t *testing.T) {
 		t.Error("a review was opened")
 	}
 }
+
+func TestALimitOnEverythingIsNotSilentAboutWhatItCannotAddUp(t *testing.T) {
+	policy := `{"limits": [{"name": "day", "scope": "total", "amount": "10.00", "windowHours": 24, "action": "block"}]}`
+	s := newSite(t, policy)
+	s.buy("r1", "op1", terms{payTo: other})
+	s.want("allow", guard.Request{})
+	s.event("r1", "op2", "x402.payment.submitted", map[string]any{"x402_version": 1})
+	v := s.want("review", guard.Request{}, "limit:day")
+	s.decide("approved", v.ReviewID)
+	s.want("allow", guard.Request{ReviewID: v.ReviewID}, "approved_by_human")
+}
+
+func TestALimitOnEverythingCountsEveryCounterparty(t *testing.T) {
+	policy := `{"limits": [{"name": "day", "scope": "total", "amount": "2.00", "windowHours": 24, "action": "block"}]}`
+	s := newSite(t, policy)
+	for range 3 {
+		s.buy("r1", "op"+s.clock.now().String(), terms{payTo: other})
+		s.clock.add(7 * time.Hour)
+	}
+	s.want("allow", guard.Request{Amount: "0.50"})
+	s.want("block", guard.Request{Amount: "0.51"}, "limit:day")
+	s.clock.add(4 * time.Hour) // the first is older than a day now
+	s.want("allow", guard.Request{Amount: "0.51"})
+}
