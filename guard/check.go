@@ -41,26 +41,31 @@ func (g *Guard) Check(ctx context.Context, r Request) (*Verdict, error) {
 		return g.notReady(ctx, ask, err), nil
 	}
 	var v *Verdict
-	var l *glance
 	for range decideTries {
-		_, err = g.decide(ctx, r.Actor, func(view *store.View, s *decision.State) (bodies []decision.Body, err error) {
+		var s *decision.State
+		s, err = g.decide(ctx, r.Actor, func(view *store.View, s *decision.State) (bodies []decision.Body, err error) {
 			v = nil
-			if l, err = g.glance(ctx, view, s); err != nil {
+			at, err := snapshotOf(view)
+			if err != nil {
 				return nil, err
 			}
-			if len(l.lost) > 0 {
+			lost, err := g.glance(ctx, view, s, at)
+			if err != nil {
+				return nil, err
+			}
+			if len(lost) > 0 {
 				// Evidence vanished while nobody looked: that is written down first,
 				// so that the verdict knows it.
-				return l.lines(), nil
+				return append(lost, g.seen.lines(s)...), nil
 			}
-			v, bodies, err = g.judge(view, s, ask, extra, l)
+			v, bodies, err = g.judge(view, at, s, ask, extra)
 			return bodies, err
 		})
 		if err != nil {
 			break
 		}
 		if v == nil || v.recorded {
-			g.seen.written(l)
+			g.seen.written(s)
 		}
 		if v != nil {
 			break
@@ -104,9 +109,9 @@ func (g *Guard) ask(ctx context.Context, fn func(*store.View) error) error {
 
 // judge is the part of a check that runs under the lock: facts, verdict, and what
 // is to be written before anybody is told.
-func (g *Guard) judge(view *store.View, s *decision.State, ask *Ask, extra *assemble.Template, l *glance) (*Verdict, []decision.Body, error) {
+func (g *Guard) judge(view *store.View, at snapshot, s *decision.State, ask *Ask, extra *assemble.Template) (*Verdict, []decision.Body, error) {
 	now := g.now()
-	h, err := g.gather(view, s, ask, extra, now)
+	h, err := g.gather(view, at, s, ask, extra, now)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -116,7 +121,7 @@ func (g *Guard) judge(view *store.View, s *decision.State, ask *Ask, extra *asse
 	bodies := h.ended // holds and approvals that payments have used up
 	switch v.Decision {
 	case Allow:
-		more, err := g.allowed(s, ask, v, l, now)
+		more, err := g.allowed(s, ask, v, now)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -135,7 +140,7 @@ func (g *Guard) judge(view *store.View, s *decision.State, ask *Ask, extra *asse
 }
 
 // allowed gives the lines an allow needs on disk before it is told.
-func (g *Guard) allowed(s *decision.State, ask *Ask, v *Verdict, l *glance, now time.Time) ([]decision.Body, error) {
+func (g *Guard) allowed(s *decision.State, ask *Ask, v *Verdict, now time.Time) ([]decision.Body, error) {
 	var line decision.Body
 	switch {
 	// An approval is for one payment, so redeeming it always makes a hold (guard
@@ -154,7 +159,7 @@ func (g *Guard) allowed(s *decision.State, ask *Ask, v *Verdict, l *glance, now 
 		line = decision.Allowed{Intent: ask.Intent, PolicyHash: g.hash, Checked: v.Checked}
 	}
 	v.recorded = true
-	return append(l.lines(), line), nil
+	return append(g.seen.lines(s), line), nil
 }
 
 // opened gives the line that asks a person, nil when one is asked already or may
@@ -224,7 +229,11 @@ func (g *Guard) unsound(ctx context.Context, ask *Ask, extra *assemble.Template,
 	var v *Verdict
 	err := g.ask(ctx, func(view *store.View) error {
 		now := g.now()
-		h, err := g.gather(view, s, ask, extra, now)
+		at, err := snapshotOf(view)
+		if err != nil {
+			return err
+		}
+		h, err := g.gather(view, at, s, ask, extra, now)
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 type classes struct {
 	mu         sync.Mutex
 	generation int64
+	rev        int64 // of the snapshot that was looked at last
 	all        []judged
 	types      map[int64]store.Type
 	lastType   int64
@@ -35,8 +36,8 @@ type reading struct {
 	anyPartial bool
 }
 
-func (c *classes) read(v *store.View, p *Policy, buyer, extra *assemble.Template) (*reading, error) {
-	all, types, err := c.load(v, buyer)
+func (c *classes) read(v *store.View, at snapshot, p *Policy, buyer, extra *assemble.Template) (*reading, error) {
+	all, types, err := c.load(v, at, buyer)
 	if err != nil {
 		return nil, err
 	}
@@ -64,15 +65,14 @@ func (c *classes) read(v *store.View, p *Policy, buyer, extra *assemble.Template
 	return r, nil
 }
 
-func (c *classes) load(v *store.View, buyer *assemble.Template) ([]judged, map[int64]store.Type, error) {
-	generation, _, err := v.Meta()
-	if err != nil {
-		return nil, nil, err
-	}
+func (c *classes) load(v *store.View, at snapshot, buyer *assemble.Template) ([]judged, map[int64]store.Type, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.generation != generation || c.types == nil {
-		c.generation, c.all, c.types, c.lastType = generation, nil, map[int64]store.Type{}, 0
+	if c.generation != at.generation || c.types == nil {
+		c.generation, c.rev, c.all, c.types, c.lastType = at.generation, -1, nil, map[int64]store.Type{}, 0
+	}
+	if at.rev == c.rev {
+		return c.all[:len(c.all):len(c.all)], c.types, nil
 	}
 	var last int64
 	if n := len(c.all); n > 0 {
@@ -102,6 +102,7 @@ func (c *classes) load(v *store.View, buyer *assemble.Template) ([]judged, map[i
 		verdict := buyer.Judge(pairs(class.Shape, c.types))
 		c.all = append(c.all, judged{Class: class, full: verdict.Full, money: verdict.MoneyStage})
 	}
+	c.rev = max(c.rev, at.rev)
 	return c.all[:len(c.all):len(c.all)], c.types, nil
 }
 

@@ -18,19 +18,20 @@ type damages struct {
 	generation int64
 	rev        int64
 	byRun      map[int64][]store.RunDamage
+	all        []store.RunDamage
 	order      []int64 // runs of byRun, in listing order as far as it was told
 }
 
 // load gives every damage there is in a snapshot.
-func (d *damages) load(ix Index, v *store.View) ([]store.RunDamage, error) {
-	generation, rev, err := v.Meta()
-	if err != nil {
-		return nil, err
-	}
+func (d *damages) load(ix Index, v *store.View, at snapshot) ([]store.RunDamage, error) {
+	generation, rev := at.generation, at.rev
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if rev < d.rev && generation == d.generation {
 		return ix.Damage(v, 0) // an older snapshot than the last one: it is asked by itself
+	}
+	if rev == d.rev && generation == d.generation && d.byRun != nil {
+		return d.all, nil
 	}
 	changed, gone, err := v.RunsChanged(d.rev)
 	if err != nil {
@@ -39,23 +40,21 @@ func (d *damages) load(ix Index, v *store.View) ([]store.RunDamage, error) {
 	if generation != d.generation || gone > d.rev || d.byRun == nil {
 		d.byRun, d.order, d.rev = map[int64][]store.RunDamage{}, nil, 0
 	}
-	if d.rev != rev || generation != d.generation {
-		for i := range changed {
-			delete(d.byRun, changed[i].No)
-		}
-		more, err := ix.Damage(v, d.rev)
-		if err != nil {
-			d.byRun = nil
-			return nil, err
-		}
-		for _, item := range more {
-			if _, listed := d.byRun[item.Run]; !listed {
-				d.order = append(d.order, item.Run)
-			}
-			d.byRun[item.Run] = append(d.byRun[item.Run], item)
-		}
-		d.generation, d.rev = generation, rev
+	for i := range changed {
+		delete(d.byRun, changed[i].No)
 	}
+	more, err := ix.Damage(v, d.rev)
+	if err != nil {
+		d.byRun = nil
+		return nil, err
+	}
+	for _, item := range more {
+		if _, listed := d.byRun[item.Run]; !listed {
+			d.order = append(d.order, item.Run)
+		}
+		d.byRun[item.Run] = append(d.byRun[item.Run], item)
+	}
+	d.generation, d.rev = generation, rev
 	var all []store.RunDamage
 	kept := d.order[:0]
 	listed := make(map[int64]bool, len(d.byRun))
@@ -66,15 +65,15 @@ func (d *damages) load(ix Index, v *store.View) ([]store.RunDamage, error) {
 			all = append(all, items...)
 		}
 	}
-	d.order = kept
+	d.order, d.all = kept, all
 	return all, nil
 }
 
 // unacknowledged gives the damage that counts: what no person has accepted or made
 // history of (guard contract, sections 1 and 6). Of the items at most limit are
 // given, 0 means all; total says how many runs there are.
-func (d *damages) unacknowledged(ix Index, v *store.View, s *decision.State, now int64, limit int) (items []DamageItem, total int, err error) {
-	all, err := d.load(ix, v)
+func (d *damages) unacknowledged(ix Index, v *store.View, at snapshot, s *decision.State, now int64, limit int) (items []DamageItem, total int, err error) {
+	all, err := d.load(ix, v, at)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -142,8 +141,12 @@ func (g *Guard) Damage(ctx context.Context) ([]DamageItem, error) {
 		return nil, err
 	}
 	var items []DamageItem
-	err = g.ask(ctx, func(v *store.View) (err error) {
-		items, _, err = g.damages.unacknowledged(g.o.Index, v, s, g.now().UnixMilli(), 0)
+	err = g.ask(ctx, func(v *store.View) error {
+		at, err := snapshotOf(v)
+		if err != nil {
+			return err
+		}
+		items, _, err = g.damages.unacknowledged(g.o.Index, v, at, s, g.now().UnixMilli(), 0)
 		return err
 	})
 	return items, err
@@ -157,7 +160,11 @@ func (g *Guard) Acknowledge(ctx context.Context, run, note string, by decision.S
 	}
 	count := 0
 	_, err := g.decide(ctx, "", func(v *store.View, s *decision.State) ([]decision.Body, error) {
-		items, _, err := g.damages.unacknowledged(g.o.Index, v, s, g.now().UnixMilli(), 0)
+		at, err := snapshotOf(v)
+		if err != nil {
+			return nil, err
+		}
+		items, _, err := g.damages.unacknowledged(g.o.Index, v, at, s, g.now().UnixMilli(), 0)
 		if err != nil {
 			return nil, err
 		}

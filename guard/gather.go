@@ -24,6 +24,7 @@ type history struct {
 type gathering struct {
 	g    *Guard
 	v    *store.View
+	at   snapshot
 	s    *decision.State
 	ask  *Ask
 	now  int64 // unix milliseconds
@@ -38,8 +39,8 @@ type gathering struct {
 	stated   map[int64]bool // operations whose stated amount has been counted
 }
 
-func (g *Guard) gather(v *store.View, s *decision.State, ask *Ask, extra *assemble.Template, now time.Time) (*history, error) {
-	q := &gathering{g: g, v: v, s: s, ask: ask, now: now.UnixMilli(), f: &Facts{}, refs: map[int64]decision.Ref{}}
+func (g *Guard) gather(v *store.View, at snapshot, s *decision.State, ask *Ask, extra *assemble.Template, now time.Time) (*history, error) {
+	q := &gathering{g: g, v: v, at: at, s: s, ask: ask, now: now.UnixMilli(), f: &Facts{}, refs: map[int64]decision.Ref{}}
 	for range s.Resolutions() {
 		q.resolved = true
 		break
@@ -50,7 +51,7 @@ func (g *Guard) gather(v *store.View, s *decision.State, ask *Ask, extra *assemb
 	}
 	q.f.HasRuns = totals.Runs > 0
 	q.f.Checked = decision.Checked{Events: totals.Events, Runs: totals.Runs, Through: now.UTC().Format(timeFormat)}
-	if q.read, err = g.classes.read(v, g.policy, g.buyer, extra); err != nil {
+	if q.read, err = g.classes.read(v, at, g.policy, g.buyer, extra); err != nil {
 		return nil, err
 	}
 	q.f.AnyPartialCounts = q.read.anyPartial
@@ -684,7 +685,7 @@ func (q *gathering) prices() error {
 }
 
 func (q *gathering) damage() error {
-	items, total, err := q.g.damages.unacknowledged(q.g.o.Index, q.v, q.s, q.now, maxEvidence)
+	items, total, err := q.g.damages.unacknowledged(q.g.o.Index, q.v, q.at, q.s, q.now, maxEvidence)
 	q.f.Damage, q.f.DamageTotal = items, total
 	return err
 }

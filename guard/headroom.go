@@ -35,7 +35,11 @@ func (g *Guard) Headroom(ctx context.Context, query HeadroomQuery) (*Headroom, e
 	err = g.ask(ctx, func(v *store.View) error {
 		now := g.now()
 		out = &Headroom{Asset: ask.Intent.Asset}
-		h, err := g.gather(v, s, ask, nil, now)
+		at, err := snapshotOf(v)
+		if err != nil {
+			return err
+		}
+		h, err := g.gather(v, at, s, ask, nil, now)
 		if err != nil {
 			return err
 		}

@@ -14,14 +14,14 @@ import (
 
 // openOperations gives the operations that count as open, of one counterparty or
 // of all where names is nil, newest first.
-func (g *Guard) openOperations(v *store.View, s *decision.State, names []int64, fn func(*store.OpenOperation, decision.Ref)) error {
+func (g *Guard) openOperations(v *store.View, at snapshot, s *decision.State, names []int64, fn func(*store.OpenOperation, decision.Ref)) error {
 	q := &gathering{g: g, v: v, s: s}
 	for range s.Resolutions() {
 		q.resolved = true
 		break
 	}
 	var err error
-	if q.read, err = g.classes.read(v, g.policy, g.buyer, nil); err != nil || len(q.read.open) == 0 {
+	if q.read, err = g.classes.read(v, at, g.policy, g.buyer, nil); err != nil || len(q.read.open) == 0 {
 		return err
 	}
 	for o, err := range v.OpenOf(names, q.read.open) {
@@ -61,7 +61,11 @@ func (g *Guard) Open(ctx context.Context, q OpenQuery) ([]OpenOperation, error) 
 			}
 		}
 		var ops []int64
-		err := g.openOperations(v, s, names, func(o *store.OpenOperation, r decision.Ref) {
+		at, err := snapshotOf(v)
+		if err != nil {
+			return err
+		}
+		err = g.openOperations(v, at, s, names, func(o *store.OpenOperation, r decision.Ref) {
 			if q.Blind && !o.Blind || q.Run != "" && r.Run != q.Run {
 				return
 			}
@@ -132,18 +136,22 @@ func (g *Guard) Baseline(ctx context.Context, note string, by decision.Signer) (
 	if strings.TrimSpace(note) == "" {
 		return 0, 0, noNote()
 	}
-	var l *glance
-	_, err = g.decide(ctx, "", func(v *store.View, s *decision.State) ([]decision.Body, error) {
+	s, err := g.decide(ctx, "", func(v *store.View, s *decision.State) ([]decision.Body, error) {
 		open = 0
-		if err := g.openOperations(v, s, nil, func(*store.OpenOperation, decision.Ref) { open++ }); err != nil {
+		at, err := snapshotOf(v)
+		if err != nil {
 			return nil, err
 		}
-		items, total, err := g.damages.unacknowledged(g.o.Index, v, s, g.now().UnixMilli(), 0)
+		if err := g.openOperations(v, at, s, nil, func(*store.OpenOperation, decision.Ref) { open++ }); err != nil {
+			return nil, err
+		}
+		items, total, err := g.damages.unacknowledged(g.o.Index, v, at, s, g.now().UnixMilli(), 0)
 		if err != nil {
 			return nil, err
 		}
 		damaged = total
-		if l, err = g.glance(ctx, v, s); err != nil {
+		lost, err := g.glance(ctx, v, s, at)
+		if err != nil {
 			return nil, err
 		}
 		runs, err := v.Runs()
@@ -153,14 +161,13 @@ func (g *Guard) Baseline(ctx context.Context, note string, by decision.Signer) (
 		body := decision.Baseline{Through: g.now().UTC().Truncate(time.Millisecond), Open: open, Damaged: damaged, Note: note, Runs: []decision.Covered{}}
 		for i := range runs {
 			run := &runs[i]
-			covered := decision.Covered{Run: decision.EncodeID(textOf(run.Key)), Covered: run.Covered, Events: run.Events, CRC: uint32(run.CRC)}
-			body.Runs = append(body.Runs, covered)
+			body.Runs = append(body.Runs, covered(run))
 		}
 		signed, err := g.sign(s, body, by, true)
 		if err != nil {
 			return nil, err
 		}
-		bodies := append(l.lines(), signed)
+		bodies := append(append(lost, g.seen.lines(s)...), signed)
 		// A vanished run has no offset to be history up to: it is acknowledged.
 		for _, item := range items {
 			if !item.Removed {
@@ -175,7 +182,7 @@ func (g *Guard) Baseline(ctx context.Context, note string, by decision.Signer) (
 		return bodies, nil
 	})
 	if err == nil {
-		g.seen.written(l)
+		g.seen.written(s)
 	}
 	return open, damaged, err
 }
@@ -209,16 +216,20 @@ func (g *Guard) Standing(ctx context.Context) (*Standing, error) {
 		out.OtherPolicy, out.LoggedPath = last.Hash != g.hash, last.Path
 	}
 	err = g.ask(ctx, func(v *store.View) error {
+		at, err := snapshotOf(v)
+		if err != nil {
+			return err
+		}
 		m, err := g.match(v, s, now)
 		if err != nil {
 			return err
 		}
 		out.Holds = len(m.active)
 		out.Open = 0
-		if err := g.openOperations(v, s, nil, func(*store.OpenOperation, decision.Ref) { out.Open++ }); err != nil {
+		if err := g.openOperations(v, at, s, nil, func(*store.OpenOperation, decision.Ref) { out.Open++ }); err != nil {
 			return err
 		}
-		_, out.Damaged, err = g.damages.unacknowledged(g.o.Index, v, s, now.UnixMilli(), 1)
+		_, out.Damaged, err = g.damages.unacknowledged(g.o.Index, v, at, s, now.UnixMilli(), 1)
 		return err
 	})
 	if err != nil && out.Ready == "" {

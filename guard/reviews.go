@@ -271,18 +271,16 @@ func mayDecide(r *decision.ReviewState, what string, now time.Time) error {
 	case status == wants:
 		return nil
 	case status == "expired":
-		return errcode.New(errcode.ReviewExpired, "have the agent ask again", "review %s expired on %s", r.ReviewID, stamp(r.ExpiresAt(now)))
+		return errcode.New(errcode.ReviewExpired, "have the agent ask again", "review %s expired on %s", r.ReviewID, moment(r.ExpiresAt(now)))
 	default:
 		said := status
 		if d := r.Last(); d != nil {
-			said = status + " on " + stamp(d.At) + " by " + decidedBy(d)
+			said = status + " on " + moment(d.At) + " by " + decidedBy(d)
 		}
 		hint := "see it with `settlewatch review show " + r.ReviewID + "`"
 		return errcode.New(errcode.ReviewDecided, hint, "review %s is %s already; it cannot be %s", r.ReviewID, said, what)
 	}
 }
-
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
 // sign signs a loosening act where the policy names operators, and refuses one
 // that would not count (guard contract, section 4).

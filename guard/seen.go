@@ -2,6 +2,8 @@ package guard
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,66 +20,61 @@ type seen struct {
 	generation int64
 	rev        int64            // what was changed up to here has been compared
 	trusted    map[string]int64 // by run: the epoch in which its beginning was found to be what was seen
+	// What is still to be written: how far runs are covered, and what vanished.
+	pending map[string]decision.Covered
+	lost    []decision.Rewritten
 }
 
 // seenEvery is how often what was seen is written down at least, while it changes.
 const seenEvery = 10 * time.Minute
 
-// glance is what a look at the index found that the log does not say yet.
-type glance struct {
-	lost            []decision.Body    // rewritten lines
-	fresh           []decision.Covered // runs that changed since the log last spoke of them
-	generation, rev int64
-}
-
-// lines are what is to be written of a glance.
-func (l *glance) lines() []decision.Body {
-	if len(l.fresh) == 0 {
-		return l.lost
-	}
-	return append(l.lost, decision.Seen{Runs: l.fresh})
-}
-
-// written takes note that the lines of a glance are on disk: nothing older has to be
-// compared again.
-func (c *seen) written(l *glance) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if l != nil && c.generation == l.generation {
-		c.rev = max(c.rev, l.rev)
-	}
-}
-
-// glance compares what changed in the index with what the log says was seen.
-func (g *Guard) glance(ctx context.Context, v *store.View, s *decision.State) (*glance, error) {
+// glance compares what changed in the index with what the log says was seen, and
+// gives the lines about evidence that vanished.
+func (g *Guard) glance(ctx context.Context, v *store.View, s *decision.State, at snapshot) ([]decision.Body, error) {
 	c := &g.seen
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := &glance{}
-	var err error
-	if l.generation, l.rev, err = v.Meta(); err != nil {
-		return nil, err
+	if at.generation != c.generation || c.trusted == nil {
+		c.generation, c.rev, c.trusted, c.pending = at.generation, -1, map[string]int64{}, map[string]decision.Covered{}
 	}
-	if l.generation != c.generation {
-		c.generation, c.rev, c.trusted = l.generation, 0, map[string]int64{}
-	}
-	changed, gone, err := v.RunsChanged(c.rev)
-	if err != nil {
-		return nil, err
-	}
-	if c.rev == 0 {
-		if changed, err = v.Runs(); err != nil {
+	if at.rev > c.rev {
+		if err := g.compare(ctx, v, s, c); err != nil {
 			return nil, err
 		}
+		c.rev = at.rev
 	}
-	if c.rev == 0 || gone > c.rev {
-		if l.lost, err = vanished(v, s); err != nil {
-			return nil, err
+	var lines []decision.Body
+	for _, r := range c.lost {
+		if !told(s, r) {
+			lines = append(lines, r)
+		}
+	}
+	return lines, nil
+}
+
+func (g *Guard) compare(ctx context.Context, v *store.View, s *decision.State, c *seen) error {
+	whole := c.rev < 0
+	var changed []store.Run
+	var err error
+	if whole {
+		changed, err = v.Runs()
+	} else {
+		var gone int64
+		changed, gone, err = v.RunsChanged(c.rev)
+		whole = gone > c.rev
+	}
+	if err != nil {
+		return err
+	}
+	var lost []decision.Rewritten
+	if whole {
+		if lost, err = vanished(v, s); err != nil {
+			return err
 		}
 	}
 	for i := range changed {
 		run := &changed[i]
-		now := decision.Covered{Run: decision.EncodeID(textOf(run.Key)), Covered: run.Covered, Events: run.Events, CRC: uint32(run.CRC)}
+		now := covered(run)
 		before, known := s.Seen(now.Run)
 		if known && before == now || !known && now.Covered == 0 {
 			continue
@@ -85,16 +82,53 @@ func (g *Guard) glance(ctx context.Context, v *store.View, s *decision.State) (*
 		if known && !run.Twin {
 			how, err := g.differs(ctx, c, run, before, now)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if how != "" {
-				l.lost = append(l.lost, decision.Rewritten{Run: now.Run, Covered: before.Covered, EventsBefore: before.Events, EventsAfter: now.Events, How: how})
+				lost = append(lost, decision.Rewritten{Run: now.Run, Covered: before.Covered, EventsBefore: before.Events, EventsAfter: now.Events, How: how})
 			}
 		}
 		c.trusted[now.Run] = run.Epoch
-		l.fresh = append(l.fresh, now)
+		c.pending[now.Run] = now
 	}
-	return l, nil
+	c.lost = append(c.lost, lost...)
+	return nil
+}
+
+func covered(run *store.Run) decision.Covered {
+	return decision.Covered{Run: decision.EncodeID(textOf(run.Key)), Covered: run.Covered, Events: run.Events, CRC: uint32(run.CRC)}
+}
+
+// lines are what is to be written of runs that changed since the log last spoke of
+// them.
+func (c *seen) lines(s *decision.State) []decision.Body {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settle(s)
+	if len(c.pending) == 0 {
+		return nil
+	}
+	var line decision.Seen
+	for _, run := range slices.Sorted(maps.Keys(c.pending)) {
+		line.Runs = append(line.Runs, c.pending[run])
+	}
+	return []decision.Body{line}
+}
+
+// settle forgets what the log says by now.
+func (c *seen) settle(s *decision.State) {
+	maps.DeleteFunc(c.pending, func(run string, now decision.Covered) bool {
+		before, known := s.Seen(run)
+		return known && before == now
+	})
+	c.lost = slices.DeleteFunc(c.lost, func(r decision.Rewritten) bool { return told(s, r) })
+}
+
+// written takes note of what a write has put into the log.
+func (c *seen) written(s *decision.State) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settle(s)
 }
 
 // differs says how a run is no longer what was seen of it, "" when it is or has only
@@ -123,8 +157,8 @@ func (g *Guard) differs(ctx context.Context, c *seen, run *store.Run, before, no
 }
 
 // vanished gives the lines about runs that were seen and are no longer there.
-func vanished(v *store.View, s *decision.State) ([]decision.Body, error) {
-	var bodies []decision.Body
+func vanished(v *store.View, s *decision.State) ([]decision.Rewritten, error) {
+	var bodies []decision.Rewritten
 	for before := range s.SeenRuns() {
 		runs, err := v.RunsByKey(keyOf(before.Run))
 		if err != nil {
@@ -161,6 +195,14 @@ func Notice(ctx context.Context, log *decision.Log, r Rewrite) error {
 		return []decision.Body{r.line()}, nil
 	})
 	return err
+}
+
+// snapshot says where in the life of the index a view stands.
+type snapshot struct{ generation, rev int64 }
+
+func snapshotOf(v *store.View) (at snapshot, err error) {
+	at.generation, at.rev, err = v.Meta()
+	return at, err
 }
 
 // told reports whether the last thing the log says of a run is this.
@@ -201,15 +243,16 @@ func (g *Guard) recordSeen(ctx context.Context) error {
 	if g.o.Fault != nil {
 		return nil
 	}
-	var l *glance
-	_, err := g.decide(ctx, "", func(v *store.View, s *decision.State) (bodies []decision.Body, err error) {
-		if l, err = g.glance(ctx, v, s); err != nil {
+	s, err := g.decide(ctx, "", func(v *store.View, s *decision.State) ([]decision.Body, error) {
+		at, err := snapshotOf(v)
+		if err != nil {
 			return nil, err
 		}
-		return l.lines(), nil
+		lost, err := g.glance(ctx, v, s, at)
+		return append(lost, g.seen.lines(s)...), err
 	})
 	if err == nil {
-		g.seen.written(l)
+		g.seen.written(s)
 	}
 	return err
 }

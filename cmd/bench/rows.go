@@ -112,6 +112,7 @@ type row struct {
 	item, ref  probe
 	metric     metric
 	refMetric  metric // the reference's, where it is another
+	difference bool   // what the item costs beyond the reference, not how many times as much
 	now, goal  bound  // what this version has to keep, and what is aimed at
 }
 
@@ -128,11 +129,14 @@ func (r row) value(item, ref sample) float64 {
 	if r.alone() {
 		return r.metric.of(item)
 	}
+	if r.difference {
+		return r.metric.of(item) - r.reference().of(ref)
+	}
 	return ratio(r.metric.of(item), r.reference().of(ref))
 }
 
 func (r row) show(v float64) string {
-	if r.alone() {
+	if r.alone() || r.difference {
 		return r.metric.show(v)
 	}
 	return showNumber(v) + "x"
@@ -204,12 +208,28 @@ var groups = []group{
 		{name: "receipt-p99", what: "a receipt, 99th of 100, Sync included", item: probe{work: "receipt", on: million, warm: true}, metric: tail99, goal: atMost(1e-3)},
 		{name: "sync", what: "Sync when nothing changed, root watched", item: probe{work: "newest", on: million, warm: true}, metric: metric{func(s sample) float64 { return s.Barrier }, showSeconds}},
 	}},
+	{times: 1, small: true, rows: []row{
+		{name: "verdict", what: "a verdict, a typical counterparty, vs SELECT 1", item: probe{work: "verdict", on: million, warm: true}, ref: probe{work: "select-1"}, metric: net, refMetric: call, now: atMost(20)},
+		{name: "verdict-growth", what: "the same: ten times the events, vs one", item: probe{work: "verdict", on: million, warm: true}, ref: probe{work: "verdict", on: small, warm: true}, metric: net, now: atMost(1.5)},
+		{name: "verdict-reread", what: "reading every run file, vs a verdict", item: probe{work: "read", on: million}, ref: probe{work: "verdict", on: million, warm: true}, metric: wall, refMetric: net},
+		{name: "verdict-hottest", what: "a verdict, the busiest counterparty, vs SELECT 1", item: probe{work: "verdict-hottest", on: million, warm: true}, ref: probe{work: "select-1"}, metric: net, refMetric: call},
+		{name: "verdict-stdio", what: "a check over stdio, beyond a bare tool call", item: probe{work: "stdio-check", on: million, warm: true}, ref: probe{work: "stdio-bare", on: million, warm: true}, metric: call, difference: true, now: atMost(1e-3)},
+		{name: "verdict-logged", what: "an allow that is written down, vs a bare append and fsync", item: probe{work: "verdict-logged", on: million, warm: true}, ref: probe{work: "append"}, metric: net, refMetric: call},
+	}},
 	{times: 1, large: true, rows: []row{
 		{name: "list-growth", what: "list the newest 50: ten times the events, vs one", item: probe{work: "newest", on: large, warm: true}, ref: probe{work: "newest", on: million, warm: true}, metric: net, now: atMost(1.1)},
 		{name: "list", what: "list the newest 50, vs SELECT 1", item: probe{work: "newest", on: large, warm: true}, ref: probe{work: "select-1"}, metric: net, refMetric: call},
 		{name: "receipt", what: "a receipt, vs list the newest 50", item: probe{work: "receipt", on: large, warm: true}, ref: probe{work: "newest", on: large, warm: true}, metric: net},
 		{name: "receipt-p99", what: "a receipt, 99th of 100, Sync included", item: probe{work: "receipt", on: large, warm: true}, metric: tail99, goal: atMost(1e-3)},
 		{name: "first", what: "first list of a new process, nothing changed", item: probe{work: "start", on: large, warm: true}, metric: wall, goal: atMost(20e-3)},
+	}},
+	{times: 1, large: true, rows: []row{
+		{name: "verdict", what: "a verdict, a typical counterparty, vs SELECT 1", item: probe{work: "verdict", on: large, warm: true}, ref: probe{work: "select-1"}, metric: net, refMetric: call, now: atMost(20)},
+		{name: "verdict-growth", what: "the same: ten times the events, vs one", item: probe{work: "verdict", on: large, warm: true}, ref: probe{work: "verdict", on: million, warm: true}, metric: net, now: atMost(1.5)},
+		{name: "verdict-reread", what: "reading every run file, vs a verdict", item: probe{work: "read", on: large}, ref: probe{work: "verdict", on: large, warm: true}, metric: wall, refMetric: net, now: atLeast(10_000)},
+		{name: "verdict-hottest", what: "a verdict, the busiest counterparty, vs SELECT 1", item: probe{work: "verdict-hottest", on: large, warm: true}, ref: probe{work: "select-1"}, metric: net, refMetric: call},
+		{name: "verdict-stdio", what: "a check over stdio, beyond a bare tool call", item: probe{work: "stdio-check", on: large, warm: true}, ref: probe{work: "stdio-bare", on: large, warm: true}, metric: call, difference: true, now: atMost(1e-3)},
+		{name: "verdict-logged", what: "an allow that is written down, vs a bare append and fsync", item: probe{work: "verdict-logged", on: large, warm: true}, ref: probe{work: "append"}, metric: net, refMetric: call},
 	}},
 	{times: 1, large: true, rows: []row{
 		{name: "cold-large", what: "cold reindex, vs read(2) of the same bytes", item: probe{work: "cold", on: large}, ref: probe{work: "read", on: large}, metric: wall, goal: atMost(9)},
@@ -241,6 +261,13 @@ var works = map[string]work{
 	"idle":     idle,
 	"visible":  visible,
 	"sidecar":  sidecar,
+
+	"verdict":         verdict,
+	"verdict-hottest": verdictHottest,
+	"verdict-logged":  verdictLogged,
+	"stdio-check":     stdioCheck,
+	"stdio-bare":      stdioBare,
+	"append":          bareAppend,
 
 	"read":          rawRead,
 	"stat":          bareStat,

@@ -57,9 +57,9 @@ func Verify(ctx context.Context, path string, pin *Checkpoint) (*Report, error) 
 	}
 	switch {
 	case !r.Exists && pin.Count > 0:
-		r.Unsound = &Unsound{Path: path, Reason: fmt.Sprintf("it is gone, and a checkpoint pins %d lines", pin.Count)}
+		r.Unsound = &Unsound{Path: path, Reason: fmt.Sprintf("it is gone, and a checkpoint pins %s", counted(pin.Count))}
 	case r.Lines < pin.Count:
-		r.Unsound = &Unsound{Path: path, Reason: fmt.Sprintf("it has %d lines, and a checkpoint pins %d", r.Lines, pin.Count)}
+		r.Unsound = &Unsound{Path: path, Reason: fmt.Sprintf("it has %s, and a checkpoint pins %d", counted(r.Lines), pin.Count)}
 	default:
 		r.Pinned = pin.Count
 	}

@@ -233,6 +233,26 @@ func TestACheckpointThatIsKeptRefusesALogThatIsBehindIt(t *testing.T) {
 	}
 }
 
+func TestACheckpointOfAnotherLogIsNotWrittenOver(t *testing.T) {
+	pin := filepath.Join(t.TempDir(), "pin")
+	f, g := newFixture(t, pinnedAt(pin)), newFixture(t, pinnedAt(pin))
+	f.write(Frozen{Scope: "a.example", Reason: "x"})
+	if u := unsoundness(t, g.Log); !strings.Contains(u.Reason, "at least 1 line") {
+		t.Errorf("got %v", u)
+	}
+	must(t, os.Remove(pin))
+	g.write(Frozen{Scope: "b.example", Reason: "x"})
+	before, err := os.ReadFile(pin)
+	must(t, err)
+	// Nothing of its own log has changed, so that this one does not look.
+	if _, err := f.Update(t.Context(), "", func(*State) ([]Body, error) { return []Body{Frozen{Scope: "c"}}, nil }); code(err) != errcode.LogUnsound {
+		t.Errorf("got %v", err)
+	}
+	if after, err := os.ReadFile(pin); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("it is %s now", after)
+	}
+}
+
 func TestACheckpointFarBackIsStillCompared(t *testing.T) {
 	f := newFixture(t)
 	var bodies []Body
@@ -289,8 +309,8 @@ func TestRecoverCarriesOnWhatTightensAndNothingElse(t *testing.T) {
 	// From here on the log is broken: what permits no longer counts, what forbids does.
 	f.write(Frozen{Scope: "broken here", Reason: "3"})
 	f.write(Frozen{Scope: "late.example", Reason: "4"}, Unfrozen{Scope: "kept.example"}, Held{HoldID: "h-1", Intent: in, ExpiresAt: f.now().Add(9 * time.Hour), ReviewID: "r-used"},
-		asked("r-late", pay("late.example", "1"), f.now()), Decided{ReviewID: "r-pending", Decision: Approved}, Released{HoldID: "h-1", Why: WhyReleased}, Acknowledged{Run: "run-2"})
-	f.ruin(len(audit(t, f.bytes()))-8, "broken here", "here it is broken")
+		asked("r-late", pay("late.example", "1"), f.now()), Decided{ReviewID: "r-pending", Decision: Approved}, Released{HoldID: "h-1", Why: WhyReleased}, Acknowledged{Run: "run-2"}, Seen{Runs: []Covered{{"run-1", 1, 1, 1}}})
+	f.ruin(len(audit(t, f.bytes()))-9, "broken here", "here it is broken")
 	old := f.bytes()
 
 	f.add(5 * time.Hour)
@@ -338,7 +358,7 @@ func TestRecoverCarriesOnWhatTightensAndNothingElse(t *testing.T) {
 	if s.Resolution(op) != nil || s.Baseline() != nil || len(s.Approvals(now)) != 0 || s.Policy() != nil {
 		t.Error("something that permits is carried on")
 	}
-	if _, ok := s.Seen("run-1"); !ok || len(s.Rewritten("run-2")) != 1 || len(s.Rewritten("run-3")) != 0 {
+	if c, _ := s.Seen("run-1"); c.Covered != 10 || len(s.Rewritten("run-2")) != 1 || len(s.Rewritten("run-3")) != 0 {
 		t.Error("what was seen, or what had vanished, is forgotten")
 	}
 	if _, err := l.Recover(t.Context(), SetAside{}); code(err) != errcode.Input {

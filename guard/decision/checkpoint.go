@@ -1,6 +1,7 @@
 package decision
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -91,6 +92,37 @@ func (l *Log) readPin() (Checkpoint, *Unsound) {
 		return pin, l.unsound(l.look.state, 0, "the checkpoint %s cannot be read: %v", l.o.Checkpoint, err)
 	}
 	return pin, nil
+}
+
+// keepsPin reports, as an error, that the checkpoint that is kept is not one of this
+// log: before it is written over.
+func (l *Log) keepsPin(ctx context.Context, dir Dir) error {
+	k := &l.look
+	pin, bad := l.readPin()
+	if bad != nil {
+		return bad
+	}
+	if pin.Count > k.lines {
+		return l.unsound(k.state, 0, "it has %s, and a checkpoint pins %d", counted(k.lines), pin.Count)
+	}
+	if pin.Count == 0 {
+		return nil
+	}
+	sig, recent := k.sigs.at(pin.Count, k.lines)
+	if !recent {
+		f, _, err := dir.Open(FileName)
+		if err != nil {
+			return l.cannot(err, "read the decisions log")
+		}
+		defer func() { _ = f.Close() }() // it was only read
+		if sig, err = l.sigOf(ctx, f, k, pin.Count); err != nil {
+			return l.cannot(err, "read the decisions log")
+		}
+	}
+	if sig != pin.Sig {
+		return l.unsound(k.state, pin.Count, "a checkpoint pins another line")
+	}
+	return nil
 }
 
 // writePin keeps the checkpoint up to date. An old one pins less, and nothing

@@ -17,9 +17,10 @@ import (
 // a state gets a snapshot of it.
 //
 // Clocks go backwards. A line is never refused for that, but nothing may become
-// looser through it: an approval ends when either its time is over or a line says
-// that the clock has been past its end, a rejection and a hold last as long after
-// the newest time the log had shown when they were written.
+// looser through it: an approval ends when its time is over, and also when a line
+// says that the clock has been past its end, or before its beginning; a rejection
+// and a hold also last for their time after the newest time the log had shown when
+// they were written.
 type fold struct {
 	*State
 	operators map[string]operator          // by public key
@@ -129,14 +130,17 @@ func (f *fold) add(l *line, doubtful bool) {
 		if _, ok := f.counts(l, doubtful, time.Time{}); !ok {
 			return
 		}
-		f.baseline, f.baselineSeq = b, l.Seq
+		f.baseline = b
 		f.baselineRuns = make(map[string]Covered, len(b.Runs))
 		for _, c := range b.Runs {
 			f.baselineRuns[c.Run] = c
 		}
-		f.rewritten.Clear() // it only tells what was rewritten since
+		f.rewritten.Clear()
 	case *Seen:
 		for _, c := range b.Runs {
+			if _, known := f.seen.Get(c.Run); known && doubtful {
+				continue // to have seen less of it would be looser
+			}
 			f.seen.Set(c.Run, c)
 		}
 		f.seenAt = l.At
@@ -358,7 +362,7 @@ func (f *fold) hold(l *line, b *Held) {
 func (f *fold) rewrite(l *line, b *Rewritten) {
 	all, _ := f.rewrites.Get(b.Run)
 	f.rewrites.Set(b.Run, append(slices.Clip(all), &RewrittenState{*b, l.Seq, l.At}))
-	f.rewritten.Set(b.Run, l.Seq)
+	f.rewritten.Set(b.Run, struct{}{})
 	f.seen.Delete(b.Run)
 	f.acks.Delete(b.Run)
 	var gone []string

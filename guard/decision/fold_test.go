@@ -207,6 +207,14 @@ func TestARejectionSticksForItsHoursWhateverTheClockSaid(t *testing.T) {
 			t.Error("it does not stick after the clock was set right")
 		}
 	})
+	t.Run("the clock had been ahead for once", func(t *testing.T) {
+		f := newFixture(t)
+		f.force(hour(1_000_000), Seen{})
+		rejected(f, "r-1", 0)
+		if s := f.read(); count(s, 23) != 1 || count(s, 24) != 0 {
+			t.Error("one wrong time makes rejections stick for good")
+		}
+	})
 	t.Run("reopened", func(t *testing.T) {
 		f := newFixture(t)
 		rejected(f, "r-1", 0)

@@ -195,7 +195,7 @@ func (l *Log) Update(ctx context.Context, actor string, fn func(s *State) ([]Bod
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		state, err = l.append(dir, entries)
+		state, err = l.append(ctx, dir, entries)
 		return err
 	})
 	if err != nil {
@@ -256,6 +256,14 @@ func (l *Log) cannot(err error, what string) error {
 // unsound makes the error of a log that does not verify, around what is known.
 func (l *Log) unsound(state *State, line int64, format string, args ...any) *Unsound {
 	return &Unsound{Path: l.Path(), Line: line, Reason: fmt.Sprintf(format, args...), State: state}
+}
+
+// counted is a number of lines in words.
+func counted(n int64) string {
+	if n == 1 {
+		return "1 line"
+	}
+	return fmt.Sprintf("%d lines", n)
 }
 
 // refresh looks at the file, verifies what is new in it and folds that. dir is nil
@@ -328,7 +336,7 @@ func (l *Log) examine(ctx context.Context, dir Dir, there file, pin Checkpoint) 
 	known := k.state // what this process has believed so far
 	if !there.exists {
 		if n := max(known.lines, pin.Count); n > 0 {
-			return l.unsound(known, 0, "it is gone, and it had at least %d lines", n), nil
+			return l.unsound(known, 0, "it is gone, and it had at least %s", counted(n)), nil
 		}
 		l.look = l.nothing()
 		return nil, nil
@@ -349,7 +357,7 @@ func (l *Log) examine(ctx context.Context, dir Dir, there file, pin Checkpoint) 
 		return l.unsound(known, 0, "it was replaced by another file; if a person did that, start this process again"), nil
 	}
 	if info.Size < next.bytes {
-		return l.unsound(known, 0, "it has become shorter than the %d lines this process has seen", known.lines), nil
+		return l.unsound(known, 0, "it has become shorter than the %s this process has seen", counted(known.lines)), nil
 	}
 	if next.bytes > 0 {
 		// A file that changed without growing was changed where it had been read.
@@ -407,7 +415,7 @@ func (l *Log) examine(ctx context.Context, dir Dir, there file, pin Checkpoint) 
 		// Less than was known. Nothing of it is taken over; the next look compares
 		// with what was known again.
 		k.doubt = true
-		why := fmt.Sprintf("it has %d lines, and this process has seen %d", next.lines, known.lines)
+		why := fmt.Sprintf("it has %s, and this process has seen %d", counted(next.lines), known.lines)
 		if at != nil {
 			why = at.reason
 		}
@@ -416,7 +424,7 @@ func (l *Log) examine(ctx context.Context, dir Dir, there file, pin Checkpoint) 
 		bad = l.unsound(l.tightened(ctx, f, &next, info.Size), at.line, "%s", at.reason)
 		bad.Foreign = at.foreign
 	case next.lines < pin.Count:
-		bad = l.unsound(next.state, 0, "it has %d lines, and a checkpoint pins %d", next.lines, pin.Count)
+		bad = l.unsound(next.state, 0, "it has %s, and a checkpoint pins %d", counted(next.lines), pin.Count)
 	case next.fold.beginning != "":
 		bad = l.unsound(next.state, 1, "%s", next.fold.beginning)
 	}
@@ -463,7 +471,7 @@ func (l *Log) tightened(ctx context.Context, f io.ReaderAt, k *look, size int64)
 
 // append writes entries behind what is known and takes them over once they are on
 // disk. The lock is held, and the file was looked at under it.
-func (l *Log) append(dir Dir, entries []entry) (*State, error) {
+func (l *Log) append(ctx context.Context, dir Dir, entries []entry) (*State, error) {
 	k := &l.look
 	text, lines, err := compose(k.lines, k.sig, l.o.Now(), entries)
 	if err != nil {
@@ -478,12 +486,8 @@ func (l *Log) append(dir Dir, entries []entry) (*State, error) {
 			return nil, errcode.New(why.code, "", "the %s line would change nothing: %s", why.Type, why.Why)
 		}
 	}
-	pin, bad := l.readPin()
-	if bad != nil {
-		return nil, bad
-	}
-	if pin.Count > k.lines {
-		return nil, l.unsound(k.state, 0, "it has %d lines, and a checkpoint pins %d", k.lines, pin.Count)
+	if err := l.keepsPin(ctx, dir); err != nil {
+		return nil, err
 	}
 	info, err := l.write(dir, text)
 	if err != nil {

@@ -409,3 +409,68 @@ func TestWhatWouldChangeNothingIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// bulky writes more than is compared when the log grows.
+func bulky(f *fixture) {
+	for i := range 3 {
+		f.write(Frozen{Scope: fmt.Sprintf("%d.example", i), Reason: strings.Repeat("x", 2*tailKept)})
+	}
+}
+
+func TestALongLogThatChangedWithoutGrowingIsReadAgain(t *testing.T) {
+	f := newFixture(t)
+	bulky(f)
+	b := f.bytes()
+	f.overwrite(b)
+	f.read() // touched, but the same
+	b[100] ^= 1
+	f.overwrite(b)
+	if u := unsoundness(t, f.Log); !strings.Contains(u.Reason, "changed") {
+		t.Errorf("got %v", u)
+	}
+}
+
+func TestAfterAFailedWriteTheLogIsReadAgainFromItsStart(t *testing.T) {
+	for name, harm := range map[string]struct {
+		do   func(data []byte) []byte
+		says string
+	}{
+		"a page was lost": {func(data []byte) []byte { data[100] ^= 1; return data }, "line 1"},
+		"a line was lost": {func(data []byte) []byte { return data[:bytes.LastIndexByte(data[:len(data)-1], '\n')+1] }, "it has 1 line, and this process has seen 2"},
+		"all was lost":    {func([]byte) []byte { return nil }, "it has 0 lines, and this process has seen 2"},
+		"nothing was":     {func(data []byte) []byte { return data }, ""},
+	} {
+		d := newDisk()
+		l := onDisk(t, d)
+		for range 2 {
+			if _, err := writeOn(l, []Body{Frozen{Scope: "a.example", Reason: strings.Repeat("x", 5*tailKept)}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.fail = func(_ int, op string) error {
+			if op == "sync "+FileName {
+				file := d.names[FileName]
+				file.data = harm.do(bytes.Clone(file.stable))
+				return errIO
+			}
+			return nil
+		}
+		if _, err := writeOn(l, []Body{Frozen{Scope: "b.example"}}); code(err) != errcode.LogWrite {
+			t.Fatalf("%s: %v", name, err)
+		}
+		d.fail = nil
+		s, err := l.Read(t.Context())
+		if harm.says == "" {
+			if err != nil || s.Lines() != 2 {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), harm.says) || s.Lines() != 2 {
+			t.Errorf("%s: %d lines, %v", name, s.Lines(), err)
+		}
+		if _, err := writeOn(l, []Body{Frozen{Scope: "b.example"}}); code(err) != errcode.LogUnsound {
+			t.Errorf("%s: then a write gives %v", name, err)
+		}
+	}
+}

@@ -37,13 +37,12 @@ type State struct {
 	resolved *btree.Map[string, *Resolved]
 
 	baseline     *Baseline
-	baselineSeq  int64
 	baselineRuns map[string]Covered // never changed once made
 
 	seen      *btree.Map[string, Covered]
 	seenAt    time.Time
 	rewrites  *btree.Map[string, []*RewrittenState] // not acknowledged
-	rewritten *btree.Map[string, int64]             // run to the line that said so last
+	rewritten *btree.Map[string, struct{}]          // since the baseline
 	acks      *btree.Map[string, *Acknowledged]
 
 	verdicts *btree.Map[string, time.Time]
@@ -59,7 +58,7 @@ func newState() *State {
 		holds: &btree.Map[int64, *HoldState]{}, holdIDs: &btree.Map[string, int64]{}, consumed: &btree.Map[string, int32]{},
 		frozen: &btree.Map[string, *frozenState]{}, resolved: &btree.Map[string, *Resolved]{},
 		seen: &btree.Map[string, Covered]{}, rewrites: &btree.Map[string, []*RewrittenState]{},
-		rewritten: &btree.Map[string, int64]{}, acks: &btree.Map[string, *Acknowledged]{},
+		rewritten: &btree.Map[string, struct{}]{}, acks: &btree.Map[string, *Acknowledged]{},
 		verdicts: &btree.Map[string, time.Time]{},
 	}
 }
@@ -273,12 +272,10 @@ func (s *State) Rejections(now time.Time, hours int) iter.Seq[*ReviewState] {
 	window := time.Duration(hours) * time.Hour
 	return func(yield func(*ReviewState) bool) {
 		s.rejected.Reverse(func(_ int64, r *ReviewState) bool {
-			// The clock may have been behind when it was rejected: then the lines
-			// before it say that it was no earlier than they.
-			if now.Sub(r.since) >= window && now.Sub(r.stuck) >= window {
-				return true
-			}
-			return yield(r)
+			// The clock may have been behind when it was rejected, and been set right
+			// since: then the lines before it say that it was no earlier than they.
+			sticks := now.Sub(r.since) < window || !now.Before(r.stuck) && now.Sub(r.stuck) < window
+			return !sticks || yield(r)
 		})
 	}
 }
@@ -393,10 +390,10 @@ func (s *State) Baseline() *Baseline { return s.baseline }
 // BaselineOf says up to where a run is history. A run that was rewritten since the
 // baseline is not: what is in it now is not what the person had seen.
 func (s *State) BaselineOf(run string) (Covered, bool) {
-	c, ok := s.baselineRuns[run]
-	if seq, again := s.rewritten.Get(run); again && seq > s.baselineSeq {
+	if _, again := s.rewritten.Get(run); again {
 		return Covered{}, false
 	}
+	c, ok := s.baselineRuns[run]
 	return c, ok
 }
 
