@@ -33,6 +33,7 @@ type gathering struct {
 	m    *matching
 
 	names    []int64 // of the counterparty, that the index has seen
+	openHere []int64 // open classes that operations with it are of
 	asset    int64   // that is asked about
 	resolved bool    // a person has resolved some operation
 	refs     map[int64]decision.Ref
@@ -84,6 +85,9 @@ func (q *gathering) counts() error {
 	}
 	all, err := q.v.HistoryOf(q.names)
 	for _, c := range all {
+		if slices.Contains(q.read.open, c.Class) && !slices.Contains(q.openHere, c.Class) {
+			q.openHere = append(q.openHere, c.Class)
+		}
 		if q.read.full[c.Class] {
 			q.f.Full += c.N
 		} else {
@@ -99,11 +103,11 @@ func (q *gathering) counts() error {
 // open finds the counterparty's operations whose money is not accounted for, but
 // for those a person has resolved or made history of.
 func (q *gathering) open() error {
-	if len(q.names) == 0 || len(q.read.open) == 0 {
+	if len(q.openHere) == 0 {
 		return nil
 	}
 	var open []int64
-	for o, err := range q.v.OpenOf(q.names, q.read.open) {
+	for o, err := range q.v.OpenOf(q.names, q.openHere) {
 		if err != nil {
 			return err
 		}

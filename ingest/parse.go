@@ -80,7 +80,6 @@ type batch struct {
 	torn       int64  // what stands after the last newline
 	session    string // attestation state at the end
 	types      []store.Type
-	ops        map[string]*delta
 	order      []*delta
 	strays     []stray
 	entryFault string // the entry cannot be read: nothing else is set
@@ -94,12 +93,13 @@ type parser struct {
 	intern  payment.Interner
 	types   []store.Type
 	typeNos map[string]int32
+	ops     map[string]*delta // of the batch at hand, by key
 	scratch []byte
 	buf     []byte
 }
 
 func newParser() *parser {
-	return &parser{typeNos: map[string]int32{}}
+	return &parser{typeNos: map[string]int32{}, ops: map[string]*delta{}}
 }
 
 // scan reads a run from (from, crc, session) up to limit and gives its batches
@@ -111,7 +111,6 @@ func (p *parser) scan(f *os.File, first batch, crc uint32, session string, limit
 	attested := parseSession(session)
 	for {
 		b := next
-		b.ops = make(map[string]*delta)
 		if len(p.types) > maxTypes {
 			p.types, p.typeNos = nil, map[string]int32{}
 		}
@@ -141,6 +140,7 @@ func (p *parser) scan(f *os.File, first batch, crc uint32, session string, limit
 		for _, d := range b.order {
 			d.finish()
 		}
+		clear(p.ops)
 		if err := emit(&b); err != nil || b.last {
 			return err
 		}
@@ -189,11 +189,13 @@ func timeKey(at []byte) []byte {
 func (p *parser) take(b *batch, line []byte, offset int64, tooLong bool, attested session) {
 	fault := event.FaultTooLong
 	var e event.Event
+	var fact payment.Fact
+	var money bool
 	if !tooLong {
 		if jsjson.Blank(line) {
 			return
 		}
-		e, fault = event.Decode(&p.doc, line)
+		e, fact, money, fault = payment.Read(&p.doc, line, &p.intern)
 	}
 	if fault != "" {
 		b.faultCount++
@@ -207,7 +209,7 @@ func (p *parser) take(b *batch, line []byte, offset int64, tooLong bool, atteste
 	if e.Op == event.NoOperation {
 		if kind, blind, ok := payment.Attestation(e); ok {
 			attested.set(kind, blind)
-		} else if fact, ok := payment.Project(e, &p.intern); ok && fact.Side() == payment.Client {
+		} else if money && fact.Side() == payment.Client {
 			b.strays = append(b.strays, stray{span{offset: offset, length: int32(len(line)), crc: crc32.Checksum(line, castagnoli)}, fact})
 		}
 		return
@@ -216,17 +218,17 @@ func (p *parser) take(b *batch, line []byte, offset int64, tooLong bool, atteste
 	if e.Op == event.TextOperation {
 		p.scratch = jsjson.SortKey(p.scratch, e.OpID)
 	}
-	d := b.ops[string(p.scratch)]
+	d := p.ops[string(p.scratch)]
 	if d == nil {
 		d = &delta{key: string(p.scratch), spans: make([]span, 0, 10)}
 		d.last = append(make([]byte, 0, 24), e.At...)
-		b.ops[d.key] = d
+		p.ops[d.key] = d
 		b.order = append(b.order, d)
 	} else if jsjson.Compare(e.At, d.last) > 0 {
 		d.last = append(d.last[:0], e.At...)
 	}
 	d.spans = append(d.spans, span{offset: offset, length: int32(len(line)), typ: p.typeOf(e), crc: crc32.Checksum(line, castagnoli)})
-	if fact, ok := payment.Project(e, &p.intern); ok {
+	if money {
 		if k := fact.Kind(); (k == payment.Submitted || k == payment.Requested) && attested.blind() {
 			d.noHook = true
 		}

@@ -1,13 +1,16 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	pay "github.com/settlewatch/settlewatch/guard/payment"
 )
@@ -18,28 +21,30 @@ import (
 
 // sums are changes that are not yet in the tables.
 type sums struct {
-	operations map[countKey]int64
+	operations map[countKey]int64 // by name set, class, blindness
+	paid       map[countKey]int64 // by host, payee, outcome
 	hours      map[hourKey]*hourSum
-	paid       map[paidKey]int64
 	payments   int64
 }
 
-type countKey struct {
-	set, class int64
-	blind      bool
-}
+// countKey is what is counted: the key of a table of counts.
+type countKey [3]int64
+
+func (k countKey) compare(o countKey) int { return slices.Compare(k[:], o[:]) }
 
 type hourKey struct{ asset, hour, part int64 }
+
+func (k hourKey) compare(o hourKey) int {
+	return cmp.Or(cmp.Compare(k.asset, o.asset), cmp.Compare(k.hour, o.hour), cmp.Compare(k.part, o.part))
+}
 
 type hourSum struct {
 	payments, unreadable int64
 	amount, settled      total
 }
 
-type paidKey struct{ host, payee, outcome int64 }
-
 func newSums() sums {
-	return sums{operations: map[countKey]int64{}, hours: map[hourKey]*hourSum{}, paid: map[paidKey]int64{}}
+	return sums{operations: map[countKey]int64{}, hours: map[hourKey]*hourSum{}, paid: map[countKey]int64{}}
 }
 
 // full tells whether the changes should be written before there are more: there may
@@ -48,7 +53,7 @@ func (s *sums) full() bool { return len(s.operations)+len(s.hours)+len(s.paid) >
 
 // count counts an operation, sign times.
 func (s *sums) count(o *Stored, sign int64) {
-	s.operations[countKey{o.names, o.Class, o.blind}] += sign
+	s.operations[countKey{o.names, o.Class, int64(boolInt(o.blind))}] += sign
 }
 
 // The parts of Window, as they are stored.
@@ -128,10 +133,10 @@ func (s *sums) spend(rows []payment, sign int64) error {
 		p := &rows[i]
 		if p.host != 0 {
 			if p.payee != 0 {
-				s.paid[paidKey{p.host, p.payee, p.outcome()}] += sign
+				s.paid[countKey{p.host, p.payee, p.outcome()}] += sign
 			}
 			if p.firstAt(rows[:i]) {
-				s.paid[paidKey{p.host, 0, p.outcome()}] += sign
+				s.paid[countKey{p.host, 0, p.outcome()}] += sign
 			}
 		}
 		if p.flags&pay.FlagRepeat != 0 {
@@ -170,74 +175,70 @@ func (t *Tx) addUp() error {
 	s.payments = 0
 	names := map[countKey]int64{}
 	for k, n := range s.operations {
-		if n == 0 {
-			continue
-		}
-		if err := t.addCount(setCounts, k, n); err != nil {
-			return err
-		}
-		all, err := t.namesOf(k.set)
+		all, err := t.namesOf(k[0])
 		if err != nil {
 			return err
 		}
 		for _, name := range all {
-			names[countKey{name, k.class, k.blind}] += n
+			names[countKey{name, k[1], k[2]}] += n
 		}
 	}
-	clear(s.operations)
-	for k, n := range names {
-		if n == 0 {
-			continue
-		}
-		if err := t.addCount(nameCounts, k, n); err != nil {
+	for _, c := range [...]struct {
+		*counter
+		changes map[countKey]int64
+	}{{&t.setCounts, s.operations}, {&t.nameCounts, names}, {&t.paidCounts, s.paid}} {
+		if err := t.addCounts(c.counter, c.changes); err != nil {
 			return err
 		}
 	}
-	for k, n := range s.paid {
-		if n == 0 {
-			continue
-		}
-		if err := t.upsert(paidCounts, n, k.host, k.payee, k.outcome); err != nil {
-			return err
-		}
-	}
-	clear(s.paid)
-	for k, h := range s.hours {
-		if err := t.addHour(k, h); err != nil {
-			return err
-		}
-	}
-	clear(s.hours)
-	return nil
+	return t.addHours(s.hours)
 }
 
-// counter is a table of counts: how to add to one, and how to remove one that is
+// counter is a table of counts: how to add to them, and how to remove one that is
 // none any more, so that an index that was changed equals one filled at once.
-type counter struct{ add, prune string }
+type counter struct {
+	add   rowBuffer
+	prune string
+}
 
-func newCounter(table, k1, k2, k3, count string) counter {
-	return counter{
-		add: fmt.Sprintf("INSERT INTO %s (%s, %s, %s, %s) VALUES (?2, ?3, ?4, ?1) ON CONFLICT DO UPDATE SET %s = %s + ?1", table, k1, k2, k3, count, count, count),
+func newCounter(table, count string, key ...string) counter {
+	c := counter{
+		add: newRowBuffer(table, 60, append(key, count)...),
 		// The count itself tells an index that does not know what it removes.
-		prune: fmt.Sprintf("DELETE FROM %s WHERE %s = ? AND %s = ? AND %s = ? AND %s = 0", table, k1, k2, k3, count),
+		prune: "DELETE FROM " + table + " WHERE " + strings.Join(key, " = ? AND ") + " = ? AND " + count + " = 0",
 	}
+	also := " ON CONFLICT DO UPDATE SET " + count + " = " + count + " + excluded." + count
+	c.add.one += also
+	c.add.many += also
+	return c
 }
 
-var (
-	setCounts  = newCounter("set_counts", "set_no", "class", "blind", "operations")
-	nameCounts = newCounter("name_counts", "name", "class", "blind", "operations")
-	paidCounts = newCounter("paid", "host", "payee", "outcome", "payments")
-)
-
-func (t *Tx) addCount(c counter, k countKey, n int64) error {
-	return t.upsert(c, n, k.set, k.class, int64(boolInt(k.blind)))
-}
-
-func (t *Tx) upsert(c counter, n, k1, k2, k3 int64) error {
-	if err := t.bulk(c.add, values(n, k1, k2, k3)); err != nil || n > 0 {
+// addCounts adds changes to a table and forgets them.
+func (t *Tx) addCounts(c *counter, changes map[countKey]int64) error {
+	keys := make([]countKey, 0, len(changes))
+	for k, n := range changes {
+		if n != 0 {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, countKey.compare) // in the order of the table
+	for _, k := range keys {
+		if err := t.add(&c.add, 0, k[0], k[1], k[2], changes[k]); err != nil {
+			return err
+		}
+	}
+	if err := t.drain(&c.add); err != nil {
 		return err
 	}
-	return t.bulk(c.prune, values(k1, k2, k3))
+	for _, k := range keys {
+		if changes[k] < 0 {
+			if err := t.bulk(c.prune, values(k[0], k[1], k[2])); err != nil {
+				return err
+			}
+		}
+	}
+	clear(changes)
+	return nil
 }
 
 func values(ints ...int64) []driver.NamedValue {
@@ -248,37 +249,57 @@ func values(ints ...int64) []driver.NamedValue {
 	return out
 }
 
-func (t *Tx) addHour(k hourKey, h *hourSum) error {
-	if h.payments == 0 && h.unreadable == 0 && h.amount.isZero() && h.settled.isZero() {
-		return nil
+// addHours adds changes to the hours and forgets them.
+func (t *Tx) addHours(changes map[hourKey]*hourSum) error {
+	for _, k := range slices.SortedFunc(maps.Keys(changes), hourKey.compare) {
+		h := changes[k]
+		if h.payments == 0 && h.unreadable == 0 && h.amount.isZero() && h.settled.isZero() {
+			continue
+		}
+		isNew := true
+		if !t.noHours {
+			before, err := t.hour(k)
+			if err != nil {
+				return err
+			}
+			if isNew = before == nil; !isNew {
+				h.payments += before.payments
+				h.unreadable += before.unreadable
+				h.amount.addTotal(&before.amount)
+				h.settled.addTotal(&before.settled)
+			}
+		}
+		if err := t.putHour(k, h, isNew); err != nil {
+			return err
+		}
 	}
-	var payments, unreadable int64
-	var amount, settled any
-	err := t.row("SELECT payments, unreadable, amount, settled FROM hours WHERE asset = ? AND hour = ? AND part = ?", []any{k.asset, k.hour, k.part},
-		&payments, &unreadable, &amount, &settled)
-	isNew := errors.Is(err, sql.ErrNoRows)
-	if err != nil && !isNew {
-		return err
-	}
-	h.payments += payments
-	h.unreadable += unreadable
-	if err := errors.Join(h.amount.add(amountOf(amount), 1), h.settled.add(amountOf(settled), 1)); err != nil {
-		return err
-	}
-	if h.payments < 0 {
-		return fmt.Errorf("%w: an hour has less than no payments", ErrUnusable)
-	}
+	t.noHours = t.noHours && len(changes) == 0
+	clear(changes)
+	return t.drain(&t.newHours)
+}
+
+// hour reads an hour; nil when there is none.
+func (t *Tx) hour(k hourKey) (h *hourSum, err error) {
+	err = t.scan(context.Background(), "SELECT payments, unreadable, amount, settled FROM hours WHERE asset = ? AND hour = ? AND part = ?",
+		[]any{k.asset, k.hour, k.part}, func(row []driver.Value) error {
+			h = &hourSum{payments: integer(row[0]), unreadable: integer(row[1])}
+			return errors.Join(h.amount.add(amountOf(row[2]), 1), h.settled.add(amountOf(row[3]), 1))
+		})
+	return h, err
+}
+
+func (t *Tx) putHour(k hourKey, h *hourSum, isNew bool) error {
 	switch {
+	case h.payments < 0:
+		return fmt.Errorf("%w: an hour has less than no payments", ErrUnusable)
 	case isNew:
-		_, err = t.exec("INSERT INTO hours (asset, hour, part, payments, unreadable, amount, settled) VALUES (?,?,?,?,?,?,?)",
-			k.asset, k.hour, k.part, h.payments, h.unreadable, stored(h.amount.String()), stored(h.settled.String()))
+		return t.add(&t.newHours, 0, k.asset, k.hour, k.part, h.payments, h.unreadable, stored(h.amount.String()), stored(h.settled.String()))
 	case h.payments == 0:
-		_, err = t.exec("DELETE FROM hours WHERE asset = ? AND hour = ? AND part = ?", k.asset, k.hour, k.part)
-	default:
-		_, err = t.exec("UPDATE hours SET payments = ?, unreadable = ?, amount = ?, settled = ? WHERE asset = ? AND hour = ? AND part = ?",
-			h.payments, h.unreadable, stored(h.amount.String()), stored(h.settled.String()), k.asset, k.hour, k.part)
+		return t.bulk("DELETE FROM hours WHERE asset = ? AND hour = ? AND part = ?", values(k.asset, k.hour, k.part))
 	}
-	return err
+	args := values(h.payments, h.unreadable, 0, 0, k.asset, k.hour, k.part)
+	args[2].Value, args[3].Value = stored(h.amount.String()), stored(h.settled.String())
+	return t.bulk("UPDATE hours SET payments = ?, unreadable = ?, amount = ?, settled = ? WHERE asset = ? AND hour = ? AND part = ?", args)
 }
 
 // uncount takes a run that is about to be cleared out of the counts.

@@ -29,7 +29,7 @@ func (v *View) HistoryOf(names []int64) ([]ClassCount, error) {
 	counts := map[countKey]int64{}
 	add := func(query string, args ...any) error {
 		return v.scan(v.ctx, query, args, func(row []driver.Value) error {
-			counts[countKey{class: integer(row[0]), blind: integer(row[1]) != 0}] += integer(row[2])
+			counts[countKey{0, integer(row[0]), integer(row[1])}] += integer(row[2])
 			return nil
 		})
 	}
@@ -44,10 +44,10 @@ func (v *View) HistoryOf(names []int64) ([]ClassCount, error) {
 	}
 	out := make([]ClassCount, 0, len(counts))
 	for k, n := range counts {
-		out = append(out, ClassCount{k.class, k.blind, n})
+		out = append(out, ClassCount{k[1], k[2] != 0, n})
 	}
 	slices.SortFunc(out, func(a, b ClassCount) int {
-		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(boolInt(a.Blind), boolInt(b.Blind)))
+		return cmp.Or(cmp.Compare(a.Class, b.Class), compareBool(a.Blind, b.Blind))
 	})
 	return out, nil
 }

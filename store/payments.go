@@ -96,6 +96,60 @@ func (t *Tx) payment(row *payment, p *Payment) error {
 	return nil
 }
 
+// putPayments makes the rows of an operation what they are to be. What becomes of a
+// payment mostly changes nothing that an index holds, and never who is paid.
+func (t *Tx) putPayments(op int64, now, had []payment) error {
+	if err := t.sums.spend(had, -1); err != nil {
+		return err
+	}
+	if err := t.sums.spend(now, 1); err != nil {
+		return err
+	}
+	if len(had) > 0 {
+		if err := t.drainOf(&t.newPayments, op); err != nil {
+			return err
+		}
+		if slices.EqualFunc(had, now, func(a, b payment) bool { return a.fixed() == b.fixed() }) {
+			return t.updatePayments(op, now, had)
+		}
+		if err := t.bulk(deletePayments, values(op)); err != nil {
+			return err
+		}
+	}
+	for i := range now {
+		if err := t.addPayment(op, i, &now[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fixed is what no update changes: all but what updatePayments sets.
+func (p payment) fixed() payment {
+	p.amount, p.settled, p.status, p.flags = "", "", 0, 0
+	return p
+}
+
+func (t *Tx) updatePayments(op int64, now, had []payment) error {
+	for i := range now {
+		p := &now[i]
+		if *p == had[i] {
+			continue
+		}
+		args := values(0, 0, p.status, p.flags, op, int64(i))
+		args[0].Value, args[1].Value = stored(p.amount), stored(p.settled)
+		if err := t.bulk("UPDATE payments SET amount = ?, settled = ?, status = ?, flags = ? WHERE op_no = ? AND i = ?", args); err != nil {
+			return err
+		}
+		if p.priced() != had[i].priced() {
+			if err := t.bulk("UPDATE payments SET priced = ? WHERE op_no = ? AND i = ?", values(int64(boolInt(p.priced())), op, int64(i))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func (t *Tx) addPayment(op int64, i int, p *payment) error {
 	return t.add(&t.newPayments, op, op, int64(i), p.n, word(p.payee), word(p.host), word(p.resource), p.asset, word(p.network), word(p.scheme),
 		stored(p.amount), stored(p.settled), p.at, p.status, int64(boolInt(p.priced())), p.flags)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"database/sql/driver"
 	"encoding/binary"
 	"fmt"
@@ -153,6 +154,8 @@ type Answer struct {
 	N     int
 	AtKey []byte // its time, sortable
 }
+
+func (a Answer) equal(b Answer) bool { return a.N == b.N && bytes.Equal(a.AtKey, b.AtKey) }
 
 // Candidate is a payment without an answer in its own operation.
 type Candidate struct {

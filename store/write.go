@@ -32,6 +32,10 @@ type Tx struct {
 	newPayments rowBuffer
 	newNames    rowBuffer
 	newWords    rowBuffer
+	newHours    rowBuffer
+	setCounts   counter
+	nameCounts  counter
+	paidCounts  counter
 	lately      [8]recent
 	turn        int
 	sets        map[string]int64   // name sets by their stored form
@@ -39,6 +43,7 @@ type Tx struct {
 	setNames    map[int64][]int64  // the names of each
 	sums        sums               // what is not yet added to the kept counts
 	newWord     int64              // next word number while the cache holds every word; else 0
+	noHours     bool               // the table hours is empty
 	deferred    []string           // statements that make the indexes again; non-nil while filling
 }
 
@@ -75,6 +80,10 @@ func newTx(conn *sqlx.Conn) *Tx {
 		"network", "scheme", "amount", "settled", "at", "status", "priced", "flags")
 	t.newWords = newRowBuffer("words", 60, "word_no", "word")
 	t.newNames = newRowBuffer("operation_names", 60, "name", "class", "last_key", "op_no")
+	t.newHours = newRowBuffer("hours", 40, "asset", "hour", "part", "payments", "unreadable", "amount", "settled")
+	t.setCounts = newCounter("set_counts", "operations", "set_no", "class", "blind")
+	t.nameCounts = newCounter("name_counts", "operations", "name", "class", "blind")
+	t.paidCounts = newCounter("paid", "payments", "host", "payee", "outcome")
 	t.forget()
 	return t
 }
@@ -86,7 +95,7 @@ func (t *Tx) forget() {
 	t.forgetSets()
 	t.lately = [8]recent{}
 	t.sums = newSums()
-	for _, b := range []*rowBuffer{&t.newWords, &t.newOps, &t.newPayments, &t.newNames} {
+	for _, b := range []*rowBuffer{&t.newWords, &t.newOps, &t.newPayments, &t.newNames, &t.newHours, &t.setCounts.add, &t.nameCounts.add, &t.paidCounts.add} {
 		b.args = b.args[:0]
 	}
 }
@@ -141,7 +150,7 @@ func (t *Tx) start() error {
 	}
 	t.rev++
 	t.stamp = t.rev
-	t.newWord = 0
+	t.newWord, t.noHours = 0, false
 	t.added = Totals{}
 	return nil
 }
@@ -373,7 +382,7 @@ func (t *Tx) Clear() error {
 			return err
 		}
 	}
-	t.added, t.nextOp, t.gone = Totals{}, 1, t.rev
+	t.added, t.nextOp, t.gone, t.noHours = Totals{}, 1, t.rev, true
 	return t.row(`UPDATE meta SET generation = abs(random()), runs = 0, operations = 0, events = 0, payments = 0, faults = 0, bytes = 0
 		RETURNING generation`, nil, &t.generation)
 }
@@ -562,11 +571,6 @@ type dependents struct {
 	hashes     []string
 }
 
-func (d *dependents) equal(o *dependents) bool {
-	return slices.Equal(d.payments, o.payments) && slices.Equal(d.candidates, o.candidates) && slices.Equal(d.hashes, o.hashes) &&
-		slices.EqualFunc(d.answers, o.answers, func(a, b Answer) bool { return a.N == b.N && bytes.Equal(a.AtKey, b.AtKey) })
-}
-
 // Shape is the operation's set of types so far.
 func (s *Stored) Shape() []int64 { return shapeFromKey(s.ShapeBytes) }
 
@@ -661,7 +665,11 @@ func (t *Tx) Put(op *Operation, old *Stored) (*Stored, error) {
 	if err := t.putNames(op, now, old); err != nil {
 		return nil, err
 	}
-	return now, t.putDependents(op.No, op.Run, has, old)
+	had := &dependents{}
+	if old != nil && old.Payments+old.Answers > 0 {
+		had = old.has
+	}
+	return now, t.putDependents(op.No, op.Run, has, had)
 }
 
 // shown is what the row of an operation keeps of what is shown: nothing where its
@@ -762,38 +770,56 @@ func (t *Tx) dependents(op *Operation) (*dependents, error) {
 }
 
 // putDependents makes the dependents of an operation (or stray) what they are to be.
-func (t *Tx) putDependents(no, run int64, now *dependents, old *Stored) error {
-	if old != nil {
-		if old.has != nil && old.has.equal(now) {
-			return nil
+// had is what they are, nil where that is not known.
+func (t *Tx) putDependents(no, run int64, now, had *dependents) error {
+	if had == nil {
+		if err := t.drainOf(&t.newPayments, no); err != nil {
+			return err
 		}
-		if old.Payments+old.Answers > 0 {
-			if err := t.removeDependents(no, old.has); err != nil {
+		rows, err := t.paymentsOf(no)
+		if err != nil {
+			return err
+		}
+		had = &dependents{payments: rows}
+		for _, q := range []string{deleteAnswers, deleteCandidates, deleteHashes} {
+			if err := t.bulk(q, values(no)); err != nil {
 				return err
 			}
 		}
 	}
-	if err := t.sums.spend(now.payments, 1); err != nil {
-		return err
-	}
-	for i := range now.payments {
-		if err := t.addPayment(no, i, &now.payments[i]); err != nil {
+	if !slices.Equal(had.payments, now.payments) {
+		if err := t.putPayments(no, now.payments, had.payments); err != nil {
 			return err
 		}
 	}
-	for _, a := range now.answers {
-		if _, err := t.exec("INSERT INTO answers (op_no, n, run_no, at_key) VALUES (?,?,?,?)", no, a.N, run, nonNil(a.AtKey)); err != nil {
+	if !slices.EqualFunc(had.answers, now.answers, Answer.equal) {
+		if err := t.deleteSome(deleteAnswers, no, len(had.answers)); err != nil {
 			return err
 		}
-	}
-	for _, c := range now.candidates {
-		if err := t.bulk("INSERT INTO candidates (run_no, claim_until, op_no, n) VALUES (?,?,?,?)", values(run, c.Until, no, int64(c.N))); err != nil {
-			return err
+		for _, a := range now.answers {
+			if _, err := t.exec("INSERT INTO answers (op_no, n, run_no, at_key) VALUES (?,?,?,?)", no, a.N, run, nonNil(a.AtKey)); err != nil {
+				return err
+			}
 		}
 	}
-	for _, h := range now.hashes {
-		if _, err := t.exec("INSERT OR IGNORE INTO transactions (hash, op_no) VALUES (?,?)", h, no); err != nil {
+	if !slices.Equal(had.candidates, now.candidates) {
+		if err := t.deleteSome(deleteCandidates, no, len(had.candidates)); err != nil {
 			return err
+		}
+		for _, c := range now.candidates {
+			if err := t.bulk("INSERT INTO candidates (run_no, claim_until, op_no, n) VALUES (?,?,?,?)", values(run, c.Until, no, int64(c.N))); err != nil {
+				return err
+			}
+		}
+	}
+	if !slices.Equal(had.hashes, now.hashes) {
+		if err := t.deleteSome(deleteHashes, no, len(had.hashes)); err != nil {
+			return err
+		}
+		for _, h := range now.hashes {
+			if _, err := t.exec("INSERT OR IGNORE INTO transactions (hash, op_no) VALUES (?,?)", h, no); err != nil {
+				return err
+			}
 		}
 	}
 	if t.sums.full() {
@@ -802,38 +828,24 @@ func (t *Tx) putDependents(no, run int64, now *dependents, old *Stored) error {
 	return nil
 }
 
-// removeDependents removes what depends on an operation; had is nil where that is
-// not known.
-func (t *Tx) removeDependents(no int64, had *dependents) error {
-	if err := t.drainOf(&t.newPayments, no); err != nil {
-		return err
+const (
+	deletePayments   = "DELETE FROM payments WHERE op_no = ?"
+	deleteAnswers    = "DELETE FROM answers WHERE op_no = ?"
+	deleteCandidates = "DELETE FROM candidates WHERE op_no = ?"
+	deleteHashes     = "DELETE FROM transactions WHERE op_no = ?"
+)
+
+func (t *Tx) deleteSome(query string, no int64, some int) error {
+	if some == 0 {
+		return nil
 	}
-	if had == nil {
-		had = &dependents{}
-		var err error
-		if had.payments, err = t.paymentsOf(no); err != nil {
-			return err
-		}
-	}
-	if err := t.sums.spend(had.payments, -1); err != nil {
-		return err
-	}
-	for _, q := range []string{
-		"DELETE FROM payments WHERE op_no = ?",
-		"DELETE FROM answers WHERE op_no = ?",
-		"DELETE FROM candidates WHERE op_no = ?",
-		"DELETE FROM transactions WHERE op_no = ?",
-	} {
-		if err := t.bulk(q, values(no)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return t.bulk(query, values(no))
 }
 
 // PutStray keeps where an answer in no operation lies, and under its number
 // what op says of it.
 func (t *Tx) PutStray(s *Stray, op *Operation) error {
+	had := &dependents{}
 	if s.No == 0 {
 		res, err := t.exec("INSERT INTO strays (run_no, offset, length, crc) VALUES (?,?,?,?)", s.Run, s.Offset, s.Length, int64(s.CRC))
 		if err != nil {
@@ -842,15 +854,15 @@ func (t *Tx) PutStray(s *Stray, op *Operation) error {
 		if s.No, err = res.LastInsertId(); err != nil {
 			return err
 		}
-	} else if err := t.removeDependents(-s.No, nil); err != nil {
-		return err
+	} else {
+		had = nil
 	}
 	op.No, op.Run = -s.No, s.Run
 	has, err := t.dependents(op)
 	if err != nil {
 		return err
 	}
-	return t.putDependents(op.No, op.Run, has, nil)
+	return t.putDependents(op.No, op.Run, has, had)
 }
 
 // StrayByNumber finds a stray; nil when there is none.

@@ -11,7 +11,8 @@
 // A document is a tape, not a tree: [Doc.Parse] fills a slice of nodes that the
 // next Parse uses again, and a [Node] is an index into it. Nothing is allocated
 // per value and nothing recurses while reading. What the tape does not hold,
-// decoded text and order of members, is worked out when it is asked for.
+// decoded text and order of members, is worked out when it is asked for. Text
+// whose shape is known beforehand can be read with a [Cursor] instead.
 //
 // It must never accept what JSON.parse refuses or refuse what it accepts (up to
 // [MaxDepth]), never read or write files, and never change the bytes it is

@@ -3,6 +3,7 @@ package jsjson
 import (
 	"bytes"
 	"encoding/binary"
+	"math/bits"
 	"unicode"
 	"unicode/utf8"
 )
@@ -200,7 +201,11 @@ func Blank(line []byte) bool {
 func Compare(a, b []byte) int {
 	n := min(len(a), len(b))
 	i := 0
-	for i+8 <= n && binary.LittleEndian.Uint64(a[i:]) == binary.LittleEndian.Uint64(b[i:]) {
+	for i+8 <= n {
+		if differ := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:]); differ != 0 {
+			i += bits.TrailingZeros64(differ) >> 3
+			break
+		}
 		i += 8
 	}
 	for i < n && a[i] == b[i] {
@@ -269,6 +274,10 @@ func unit(low rune, s []byte) (rune, rune, []byte) {
 // astral character is written as its two surrogates, three bytes each.
 func SortKey(dst, wtf8 []byte) []byte {
 	for i := 0; i < len(wtf8); {
+		if i+8 <= len(wtf8) && binary.LittleEndian.Uint64(wtf8[i:])&highs == 0 {
+			i += 8
+			continue
+		}
 		if wtf8[i] >= 0xF0 {
 			if r, n := decode(wtf8[i:]); n == 4 {
 				r -= 0x10000

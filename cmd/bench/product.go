@@ -34,11 +34,11 @@ func extract(_ context.Context, t task) (sample, error) {
 	var in payment.Interner
 	facts := 0
 	s, err := overLines(t, func(line []byte) error {
-		e, fault := event.Decode(&d, line)
+		_, _, money, fault := payment.Read(&d, line, &in)
 		if fault != "" {
 			return errors.New(fault.Message())
 		}
-		if _, ok := payment.Project(e, &in); ok {
+		if money {
 			facts++
 		}
 		return nil

@@ -51,11 +51,14 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	env            environment
-	json           bool         // --json was given
-	called         string       // the command as it was found, for hints
-	width          int          // columns of the screen, if that is not for the machine to say
-	out            bytes.Buffer // the answer, written when the command has succeeded
-	began          bool         // a command's own code ran: errors before that are usage
+	json           bool                              // --json was given
+	called         string                            // the command as it was found, for hints
+	width          int                               // columns of the screen, if that is not for the machine to say
+	someone        person                            // who answers, if that is not for stdin to say
+	keyCost        int                               // what a guess at a passphrase costs, if not decision.KeyCost
+	guards         func(*guarded) (guardian, finder) // the guard, where a test has one of its own
+	out            bytes.Buffer                      // the answer, written when the command has succeeded
+	began          bool                              // a command's own code ran: errors before that are usage
 }
 
 // status is an answer that ends with an exit status of its own: what was asked

@@ -52,6 +52,7 @@ trace format gives it.`,
 	f := c.Flags()
 	o.rootOptions.flags(f)
 	f.Lookup("index").Usage = "taken as everywhere and ignored: build reads no index"
+	f.Lookup("guard-dir").Usage = "taken as everywhere and ignored"
 	f.StringVar(&o.run, "run", "", "run to build: an id, run:<id> or latest (the last by file name)")
 	f.BoolVar(&o.all, "all", false, "build every run")
 	templateFlag(f, &o.template, " or the path of a file")
@@ -96,7 +97,7 @@ func (a *app) runBuild(ctx context.Context, o buildOptions, files []string) erro
 		runs = append(runs, assemble.Built{ID: r.id, Path: shownPath(r.path), Run: run})
 	}
 	if o.out != "" {
-		stored, err := store(ctx, string(o.out), runs)
+		stored, err := storeReceipts(ctx, string(o.out), runs)
 		if err != nil {
 			return err
 		}
@@ -181,9 +182,9 @@ func templateError(ref string, err error) error {
 	return errcode.Wrap(err, errcode.TemplateInvalid, "settlewatch template list", "read template %s", plain.Quote(ref, plain.Detail))
 }
 
-// store writes each receipt under its name (trace contract, section 7). Names
+// storeReceipts writes each receipt under its name (trace contract, section 7). Names
 // are checked before the first file is written, so a refusal leaves nothing.
-func store(ctx context.Context, dir string, runs []assemble.Built) (int, error) {
+func storeReceipts(ctx context.Context, dir string, runs []assemble.Built) (int, error) {
 	type file struct {
 		name    string
 		receipt *assemble.Receipt

@@ -19,6 +19,11 @@
 //     off. Nothing is said by colour alone.
 //   - A table or paragraph is laid out to the width of a terminal, and to none
 //     elsewhere. An id is cut only to what can be typed back.
+//   - What a person decides by (a review, a verdict) is never cut, on a screen of
+//     any width. A command to be copied stands whole on a line of its own.
+//   - A question or a passphrase is asked on stderr, and only where stdin is a
+//     terminal; a passphrase never comes from a flag, the environment or a pipe.
 //   - Exit status: 0 answered, 1 could not answer, 2 bad usage or configuration,
-//     3 damage or unsoundness found, 130 interrupted.
+//     3 damage or unsoundness found, 130 interrupted. check and review wait: 10 a
+//     person has to decide, 20 no.
 package main

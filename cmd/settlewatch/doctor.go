@@ -338,7 +338,7 @@ func (a *app) checkIndex(ctx context.Context, d *findings, o rootOptions) {
 	// What the index warns of is a finding here, not a note beside them.
 	x, err := a.openWith(ctx, o, readTemplateFile, slog.New(&noter{tell: func(text string) {
 		d.add("index", warning, "", "%s", text)
-	}}))
+	}}), a.noticing(o))
 	if err != nil {
 		d.fail("index", err)
 		return
@@ -353,7 +353,7 @@ func (a *app) checkIndex(ctx context.Context, d *findings, o rootOptions) {
 	if kind, remote := fileSystem(filepath.Dir(s.Index)); remote && !s.Private {
 		d.add("index", warning, "--index with a file on a local disk", "the index is on %s, where its locks cannot be relied on", kind)
 	}
-	guard := filepath.Join(s.Root, "guard")
+	guard := o.guardAt(s.Root)
 	for _, file := range slices.Compact([]string{guard, filepath.Dir(s.Index), s.Index}) {
 		if who := a.othersWrite(file); who != "" && !s.Private {
 			d.add("permissions", warning, "chmod go-w "+shellWord(file), "%s may write to %s, and so change answers", who, shown(file))

@@ -217,7 +217,7 @@ func (a *app) serverEntry(o installOptions, h host) (object, error) {
 	for _, f := range []struct {
 		flag  string
 		value path
-	}{{"--dir", o.dir}, {"--index", o.index}, {"--templates-dir", o.templatesDir}} {
+	}{{"--dir", o.dir}, {"--index", o.index}, {"--guard-dir", o.guardDir}, {"--templates-dir", o.templatesDir}} {
 		if f.value == "" {
 			continue
 		}

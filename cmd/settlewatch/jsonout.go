@@ -13,8 +13,11 @@ type object []member
 
 type member struct {
 	name  string
-	value any // string, bool, int, int64, float64, nil, object, []object, []string
+	value any // string, bool, int, int64, float64, nil, object, []object, []string, raw
 }
+
+// raw is a JSON text of another package, laid out like the rest.
+type raw []byte
 
 // add appends a member unless its text is empty: an unknown value is absent.
 func (o object) add(name, text string) object {
@@ -44,6 +47,12 @@ func appendValue(dst []byte, v any, indent, depth int) []byte {
 		return strconv.AppendInt(dst, v, 10)
 	case float64:
 		return jsjson.AppendNumber(dst, v)
+	case raw:
+		var d jsjson.Doc
+		if err := d.Parse(v); err != nil {
+			panic(fmt.Sprintf("no JSON: %v", err))
+		}
+		return d.Root().Append(dst, indent, depth)
 	case object:
 		return appendList(dst, '{', '}', len(v), indent, depth, func(dst []byte, i int) []byte {
 			dst = append(jsjson.AppendString(dst, []byte(v[i].name)), ':')

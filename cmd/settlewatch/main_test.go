@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,7 +26,11 @@ func TestMain(m *testing.M) {
 			// As main does; a test binary has a main of its own.
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, system()))
+			// Keys cost next to nothing here: a second for each passphrase adds up.
+			a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, env: system(), json: asksJSON(os.Args[1:]), keyCost: 4}
+			root := a.root()
+			root.SetArgs(os.Args[1:])
+			os.Exit(a.finish(ctx, a.execute(ctx, root)))
 		},
 	})
 }
@@ -115,6 +122,40 @@ func TestScript(t *testing.T) {
 				if fmt.Sprint(len(seen)) != args[2] {
 					ts.Fatalf("%d operations, want %s", len(seen), args[2])
 				}
+			},
+			// exits STATUS COMMAND... holds when the command ends with that status.
+			"exits": func(ts *testscript.TestScript, _ bool, args []string) {
+				got := "0"
+				var exit *exec.ExitError
+				if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+					got = strconv.Itoa(exit.ExitCode())
+				} else {
+					ts.Check(err)
+				}
+				if got != args[0] {
+					ts.Fatalf("status %s, want %s", got, args[0])
+				}
+			},
+			// review NAME keeps the id of the review that the last command opened.
+			"review": func(ts *testscript.TestScript, _ bool, args []string) {
+				id := regexp.MustCompile(`r-[0-9a-f]{24}`).FindString(ts.ReadFile("stdout"))
+				if id == "" {
+					ts.Fatalf("no review was opened")
+				}
+				ts.Setenv(args[0], id)
+			},
+			// operators FILE writes a policy with the entry the last command printed.
+			"operators": func(ts *testscript.TestScript, _ bool, args []string) {
+				entry := regexp.MustCompile(`(?m)^\{"operators":.*$`).FindString(ts.ReadFile("stdout"))
+				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(entry), 0o600))
+			},
+			// edit FILE OLD NEW replaces a text in a file, once.
+			"edit": func(ts *testscript.TestScript, _ bool, args []string) {
+				old := ts.ReadFile(args[0])
+				if !strings.Contains(old, args[1]) {
+					ts.Fatalf("%s has no %q", args[0], args[1])
+				}
+				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Replace(old, args[1], args[2], 1)), 0o600))
 			},
 			"pipe": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Check(syscall.Mkfifo(ts.MkAbs(args[0]), 0o600))

@@ -143,8 +143,8 @@ func TestTheReadmesConfigurationStartsAServer(t *testing.T) {
 			t.Errorf("the tool %s is not in the README", tool.Name)
 		}
 	}
-	if len(list.Tools) != 4 {
-		t.Errorf("%d tools, want the README's 4", len(list.Tools))
+	if len(list.Tools) != 8 {
+		t.Errorf("%d tools, want the README's 8", len(list.Tools))
 	}
 	var called struct {
 		IsError bool

@@ -61,7 +61,9 @@ New here? settlewatch demo explains itself on a recorded trace.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	root.AddCommand(
 		serve, a.build(), a.list(), a.receipt(), a.explain(), a.template(),
-		a.reindex(), a.fsck(), a.status(), a.doctor(), a.install(), a.demo(), a.version(),
+		a.check(), a.review(), a.resolve(), a.baseline(), a.hold(), a.freeze(), a.unfreeze(), a.damage(),
+		a.headroom(), a.policy(), a.operator(), a.audit(),
+		a.reindex(), a.fsck(), a.status(), a.doctor(), a.install(), a.demo(), a.crashTest(), a.version(),
 	)
 	strictGroups(root)
 	return root
@@ -190,7 +192,7 @@ func (p *path) Type() string       { return "path" }
 
 // rootOptions say which trace root a command reads.
 type rootOptions struct {
-	dir, index, templatesDir path
+	dir, index, guardDir, templatesDir path
 }
 
 // defaultDir is where a recorder writes unless told otherwise.
@@ -200,6 +202,7 @@ func (o *rootOptions) flags(f *pflag.FlagSet) {
 	o.dir = defaultDir
 	f.Var(&o.dir, "dir", "trace root, the directory that holds events/")
 	f.Var(&o.index, "index", "index file (default: in the root's guard directory)")
+	f.Var(&o.guardDir, "guard-dir", "directory of the decisions log and the index (default: guard/ of the root)")
 	f.Var(&o.templatesDir, "templates-dir", "directory of your own templates (default: templates/ of the root)")
 }
 
@@ -212,6 +215,9 @@ func (o *rootOptions) repeat() string {
 	}
 	if o.index != "" {
 		b.WriteString(" --index " + shellWord(string(o.index)))
+	}
+	if o.guardDir != "" {
+		b.WriteString(" --guard-dir " + shellWord(string(o.guardDir)))
 	}
 	if o.templatesDir != "" {
 		b.WriteString(" --templates-dir " + shellWord(string(o.templatesDir)))
@@ -291,13 +297,29 @@ func (o *rootOptions) resolve() (string, error) {
 	return real, nil
 }
 
+// guardAt is the guard directory of a root whose real path is given.
+func (o *rootOptions) guardAt(root string) string {
+	if o.guardDir == "" {
+		return filepath.Join(root, "guard")
+	}
+	if dir, err := filepath.Abs(string(o.guardDir)); err == nil {
+		return dir
+	}
+	return string(o.guardDir)
+}
+
 // open opens the index of the root for a person, who may name templates by
 // path.
 func (a *app) open(ctx context.Context, o rootOptions) (*ingest.Indexer, error) {
-	return a.openWith(ctx, o, readTemplateFile, slog.New(&noter{tell: func(text string) { a.note("note: %s", text) }}))
+	return a.openWith(ctx, o, readTemplateFile, a.noter(), a.noticing(o))
 }
 
-func (a *app) openWith(ctx context.Context, o rootOptions, readFile func(string) ([]byte, error), log *slog.Logger) (*ingest.Indexer, error) {
+// noter tells a person what the index has to say.
+func (a *app) noter() *slog.Logger {
+	return slog.New(&noter{tell: func(text string) { a.note("note: %s", text) }})
+}
+
+func (a *app) openWith(ctx context.Context, o rootOptions, readFile func(string) ([]byte, error), log *slog.Logger, rewritten func(context.Context, ingest.Rewrite)) (*ingest.Indexer, error) {
 	real, err := o.resolve()
 	if err != nil {
 		return nil, err
@@ -305,10 +327,12 @@ func (a *app) openWith(ctx context.Context, o rootOptions, readFile func(string)
 	return ingest.Open(ctx, ingest.Options{
 		Root:         real,
 		Index:        string(o.index),
+		GuardDir:     string(o.guardDir),
 		TemplatesDir: string(o.templatesDir),
 		Now:          a.env.now,
 		ReadFile:     readFile,
 		Log:          log,
+		Rewritten:    rewritten,
 	})
 }
 

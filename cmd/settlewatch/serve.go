@@ -11,17 +11,26 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/settlewatch/settlewatch/guard"
 	"github.com/settlewatch/settlewatch/ingest"
+	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/mcp"
 )
 
 type serveOptions struct {
 	rootOptions
+	guardOptions
 	toolsets []string
+	strict   bool
 }
 
 func (o *serveOptions) flags(f *pflag.FlagSet) {
 	o.rootOptions.flags(f)
+	o.guardOptions.flags(f)
+	f.Lookup("guard-config").Usage = "policy file (default: the built-in defaults)"
+	o.syncFlag(f)
+	f.Var(&o.checkpoint, "checkpoint", "file to keep a checkpoint of the decisions log in, where the agent cannot write")
+	f.BoolVar(&o.strict, "strict-start", false, "end with exit status 2 when the policy or the root cannot be read, instead of answering not_ready")
 	_, defaults := mcp.Toolsets()
 	f.StringSliceVar(&o.toolsets, "toolset", defaults, "tools to offer, by set")
 }
@@ -33,102 +42,201 @@ func (a *app) serve() (*cobra.Command, *serveOptions) {
 		Short: "serve MCP on stdin and stdout (what an agent's host starts)",
 		Long: `Serve the tools of the chosen toolsets over MCP on stdin and stdout. stdout carries
 the protocol only; diagnostics go to stderr. The server ends when stdin ends, after
-answering every request it has read.`,
+answering every request it has read.
+
+The policy is read once, at the start. One that has faults does not keep the server from
+starting: every check is then answered with not_ready, for a person to look into.`,
 		Args: operands(0, 0),
-	}, func(ctx context.Context, _ []string) error {
-		if in, ok := a.stdin.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
-			a.note("serving MCP on this terminal, one JSON-RPC message a line; an agent's host usually starts this. try: settlewatch --help")
-		}
-		traces := newLateTraces(func(ctx context.Context) (*ingest.Indexer, error) {
-			// An agent names templates and never paths (trace contract, section 12.6).
-			// How files are watched is for the host's log, as is what became of them.
-			return a.openWith(ctx, o.rootOptions, nil, a.log(slog.LevelInfo))
-		})
-		defer traces.close()
-		// The index is built while the host still initialises; a root that is not
-		// there yet is tried again with each question.
-		go func() { _, _ = traces.get() }()
-		return mcp.ServeStdio(ctx, traces, mcp.Options{
-			Version:  version(),
-			Toolsets: o.toolsets,
-			Log:      a.log(slog.LevelWarn),
-		}, a.stdin, a.stdout)
-	})
+	}, func(ctx context.Context, _ []string) error { return a.runServe(ctx, o) })
 	o.flags(c.Flags())
 	return c, &o
 }
 
-// lateTraces opens the trace root when it is first needed. A host starts the
-// server before the agent has recorded anything, so a root that does not exist
-// is an answer to a question, not a reason to have no server.
-type lateTraces struct {
-	open func(context.Context) (*ingest.Indexer, error)
-	life context.Context // of the index and its watcher; outlives any question
+func (a *app) runServe(ctx context.Context, o serveOptions) error {
+	if err := positive("sync-timeout", o.syncTimeout); err != nil {
+		return err
+	}
+	if err := a.startPolicy(&o); err != nil {
+		return err
+	}
+	if in, ok := a.stdin.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
+		a.note("serving MCP on this terminal, one JSON-RPC message a line; an agent's host usually starts this. try: settlewatch --help")
+	}
+	root := newLateRoot(func(ctx context.Context) (*guard.Guard, *ingest.Indexer, error) {
+		return a.openGuard(ctx, o.rootOptions, o.guardOptions)
+	})
+	defer root.close()
+	// The index is built while the host still initialises; a root that is not
+	// there yet is tried again with each question.
+	go func() { _, _, _ = root.get() }()
+	return mcp.ServeStdio(ctx, lateTraces{root}, mcp.Options{
+		Version:  version(),
+		Toolsets: o.toolsets,
+		Guard: lateGuard{root, func(fault error) (*guard.Guard, error) {
+			return a.faultedGuard(o.rootOptions, o.guardOptions, fault)
+		}},
+		Log: a.log(slog.LevelWarn),
+	}, a.stdin, a.stdout)
+}
+
+// startPolicy reads the policy a server judges by and says on stderr which it is
+// (guard contract, section 2).
+func (a *app) startPolicy(o *serveOptions) error {
+	root, missing := o.resolve()
+	if missing != nil {
+		root = string(o.dir) // nothing lies in it yet
+		if o.strict {
+			return missing
+		}
+	}
+	p, err := o.readPolicy(root, nil)
+	switch {
+	case err != nil && o.strict:
+		return err
+	case err != nil:
+		o.start = &policyStart{fault: err}
+		e := errcode.Of(err)
+		a.note("warning: %s: every check is answered with not_ready until the server is started with a policy it can read. try: %s", e.Message, e.Hint)
+	default:
+		o.start = &policyStart{policyFile: *p}
+		from := p.path
+		if from == "" {
+			from = "the built-in defaults"
+		}
+		a.note("policy: %s, hash %s", from, p.policy.Hash())
+	}
+	return nil
+}
+
+// lateRoot opens the trace root when it is first needed. A host starts the server
+// before the agent has recorded anything, so a root that does not exist is an
+// answer to a question, not a reason to have no server.
+type lateRoot struct {
+	open func(context.Context) (*guard.Guard, *ingest.Indexer, error)
+	life context.Context // of the index, the guard and their watchers; outlives any question
 	end  context.CancelFunc
 
-	mu   sync.Mutex // guards x and done; held while opening
-	x    *ingest.Indexer
-	done chan struct{} // closed when the watcher has ended
+	mu       sync.Mutex // guards g and x; held while opening
+	g        *guard.Guard
+	x        *ingest.Indexer
+	watchers sync.WaitGroup
 }
 
-func newLateTraces(open func(context.Context) (*ingest.Indexer, error)) *lateTraces {
-	t := &lateTraces{open: open}
-	t.life, t.end = context.WithCancel(context.Background())
-	return t
+func newLateRoot(open func(context.Context) (*guard.Guard, *ingest.Indexer, error)) *lateRoot {
+	r := &lateRoot{open: open}
+	r.life, r.end = context.WithCancel(context.Background())
+	return r
 }
 
-// get is the open index.
-func (t *lateTraces) get() (*ingest.Indexer, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.x != nil {
-		return t.x, nil
+// get is the open guard and index.
+func (r *lateRoot) get() (*guard.Guard, *ingest.Indexer, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.x != nil {
+		return r.g, r.x, nil
 	}
-	if err := t.life.Err(); err != nil {
-		return nil, err
+	if err := r.life.Err(); err != nil {
+		return nil, nil, err
 	}
-	x, err := t.open(t.life)
+	g, x, err := r.open(r.life)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	t.x, t.done = x, make(chan struct{})
-	go func() {
-		defer close(t.done)
-		_ = x.Watch(t.life) // without it every question reads what changed
-	}()
-	return x, nil
+	r.g, r.x = g, x
+	r.watchers.Go(func() { _ = x.Watch(r.life) }) // without it every question reads what changed
+	r.watchers.Go(func() { _ = g.Watch(r.life) }) // without it what was seen is written later
+	return g, x, nil
 }
 
-func (t *lateTraces) close() {
-	t.end()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.x != nil {
-		<-t.done
-		t.x.Close()
+// lastWords is how long the guard has to write what was seen before the server
+// ends: it ends within five seconds of being told to.
+const lastWords = 2 * time.Second
+
+func (r *lateRoot) close() {
+	r.end()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.x == nil {
+		return
 	}
+	r.watchers.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+	defer cancel()
+	_ = r.g.Close(ctx) // what was seen shows again at the next start
+	r.x.Close()
 }
 
-func (t *lateTraces) List(ctx context.Context, q ingest.Query) (*ingest.Page, error) {
-	x, err := t.get()
+// lateTraces answers from the run files of a root that is opened late.
+type lateTraces struct{ *lateRoot }
+
+func (t lateTraces) List(ctx context.Context, q ingest.Query) (*ingest.Page, error) {
+	_, x, err := t.get()
 	if err != nil {
 		return nil, err
 	}
 	return x.List(ctx, q)
 }
 
-func (t *lateTraces) Receipt(ctx context.Context, ref ingest.Ref, template string) (*ingest.Receipt, error) {
-	x, err := t.get()
+func (t lateTraces) Receipt(ctx context.Context, ref ingest.Ref, template string) (*ingest.Receipt, error) {
+	_, x, err := t.get()
 	if err != nil {
 		return nil, err
 	}
 	return x.Receipt(ctx, ref, template)
 }
 
-func (t *lateTraces) Await(ctx context.Context, ref ingest.Ref, template string, wait time.Duration) (*ingest.Await, error) {
-	x, err := t.get()
+func (t lateTraces) Await(ctx context.Context, ref ingest.Ref, template string, wait time.Duration) (*ingest.Await, error) {
+	_, x, err := t.get()
 	if err != nil {
 		return nil, err
 	}
 	return x.Await(ctx, ref, template, wait)
+}
+
+// lateGuard judges for a root that is opened late. While it cannot be opened, a
+// guard that knows of the fault answers: what keeps a guard from judging is a
+// verdict and no error (guard contract, section 1).
+type lateGuard struct {
+	*lateRoot
+	faulted func(error) (*guard.Guard, error)
+}
+
+func (l lateGuard) guard() (*guard.Guard, error) {
+	g, _, err := l.get()
+	if err != nil {
+		return l.faulted(err)
+	}
+	return g, nil
+}
+
+func (l lateGuard) Check(ctx context.Context, r guard.Request) (*guard.Verdict, error) {
+	g, err := l.guard()
+	if err != nil {
+		return nil, err
+	}
+	return g.Check(ctx, r)
+}
+
+func (l lateGuard) Review(ctx context.Context, id string, wait time.Duration) (*guard.ReviewView, error) {
+	g, err := l.guard()
+	if err != nil {
+		return nil, err
+	}
+	return g.Review(ctx, id, wait)
+}
+
+func (l lateGuard) Headroom(ctx context.Context, q guard.HeadroomQuery) (*guard.Headroom, error) {
+	g, err := l.guard()
+	if err != nil {
+		return nil, err
+	}
+	return g.Headroom(ctx, q)
+}
+
+func (l lateGuard) ReleaseHold(ctx context.Context, id, actor string) error {
+	g, err := l.guard()
+	if err != nil {
+		return err
+	}
+	return g.ReleaseHold(ctx, id, actor)
 }

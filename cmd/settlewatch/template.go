@@ -116,6 +116,7 @@ func (o *rootOptions) templateFlags(c *cobra.Command) {
 	o.flags(c.Flags())
 	c.Flags().Lookup("dir").Usage = "trace root, whose templates/ is searched first"
 	c.Flags().Lookup("index").Usage = "taken as everywhere and ignored: templates are in no index"
+	c.Flags().Lookup("guard-dir").Usage = "taken as everywhere and ignored"
 }
 
 func stageIDs(t *assemble.Template) []string {

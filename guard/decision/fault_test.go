@@ -360,3 +360,71 @@ func TestACheckpointThatCannotBeWrittenStopsNobody(t *testing.T) {
 		}
 	}
 }
+
+// TestAProcessThatDiesBeforeTheMachineLosesNothing kills a writer that was about
+// to set a torn tail aside, lets another go on with what the first had not synced,
+// and then brings the machine down.
+func TestAProcessThatDiesBeforeTheMachineLosesNothing(t *testing.T) {
+	total := sums()
+	steps := func(l *Log, from int) (done int) {
+		for done = from; done < len(scenario()); done++ {
+			if _, err := writeOn(l, scenario()[done]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return done
+	}
+	for call := 1; ; call++ {
+		died := false
+		for second := 1; ; second++ {
+			d := newDisk()
+			l := onDisk(t, d)
+			for _, bodies := range scenario()[:garbageBefore] {
+				_, err := writeOn(l, bodies)
+				must(t, err)
+			}
+			d.litter()
+			first := d.calls
+			d.crash = func(n int, _ string) bool { return n == first+call }
+			died = until(func() { _, _ = writeOn(l, scenario()[garbageBefore]) })
+			d.down, d.locked, d.crash = false, false, nil
+			l = onDisk(t, d)
+			from := garbageBefore
+			s, err := writeOn(l, nil) // whoever has the lock may rest on what it sees
+			must(t, err)
+			if s.Lines() != total[from] {
+				from++
+			}
+			first, done := d.calls, from
+			d.crash = func(n int, _ string) bool { return n == first+second }
+			down := until(func() {
+				for ; done < len(scenario()); done++ {
+					_, err := writeOn(l, scenario()[done])
+					must(t, err)
+				}
+			})
+			for how := range 4 {
+				n := d.restart(how)
+				l := onDisk(t, n)
+				s, err := l.Read(context.Background())
+				if err != nil || s.Lines() < total[done] {
+					t.Fatalf("call %d, then %d, disk %d: %d lines of %d, %v", call, second, how, s.Lines(), total[done], err)
+				}
+				if s.Lines() > total[done] {
+					steps(l, done+1)
+				} else {
+					steps(l, done)
+				}
+				if !n.keeps(garbage) {
+					t.Fatalf("call %d, then %d, disk %d: the torn tail is lost", call, second, how)
+				}
+			}
+			if !down {
+				break
+			}
+		}
+		if !died {
+			return
+		}
+	}
+}

@@ -42,6 +42,7 @@ type Log struct {
 	last   file     // as of the last look, whatever it came to
 	bad    *Unsound // what it came to, when the log was not sound
 	synced bool     // the file's entry in its directory is durable
+	stable int64    // bytes of the file that are
 }
 
 // file is whether the log is there, and which file it is.
@@ -177,6 +178,9 @@ func (l *Log) Update(ctx context.Context, actor string, fn func(s *State) ([]Bod
 	err := l.locked(ctx, func(dir Dir) error {
 		l.mu.Lock()
 		before, err := l.refresh(ctx, dir)
+		if err == nil {
+			err = l.settle(dir)
+		}
 		l.mu.Unlock()
 		if err != nil {
 			return err
@@ -469,6 +473,29 @@ func (l *Log) tightened(ctx context.Context, f io.ReaderAt, k *look, size int64)
 	return strict.snapshot()
 }
 
+// settle makes durable what others have written: one that was killed before it
+// could may have left lines that a crash of the machine would take back, and what
+// is decided now rests on them. The lock is held.
+func (l *Log) settle(dir Dir) error {
+	k := &l.look
+	if k.bytes <= l.stable {
+		return nil
+	}
+	f, _, err := dir.Open(FileName)
+	if err == nil {
+		defer func() { _ = f.Close() }() // what counts is synced
+		err = f.Sync()
+	}
+	if err == nil {
+		err = dir.Sync()
+	}
+	if err != nil {
+		return l.cannot(err, "make the decisions log durable")
+	}
+	l.synced, l.stable = true, k.bytes
+	return nil
+}
+
 // append writes entries behind what is known and takes them over once they are on
 // disk. The lock is held, and the file was looked at under it.
 func (l *Log) append(ctx context.Context, dir Dir, entries []entry) (*State, error) {
@@ -498,7 +525,7 @@ func (l *Log) append(ctx context.Context, dir Dir, entries []entry) (*State, err
 	k.accept(text, lines)
 	next.torn = 0
 	k.fold, k.state, k.file = next, next.snapshot(), file{true, info}
-	l.last = k.file
+	l.last, l.stable = k.file, k.bytes
 	l.writePin()
 	return k.state, nil
 }

@@ -132,7 +132,7 @@ func (l *Log) replace(ctx context.Context, dir Dir, how SetAside, adopt bool) (*
 		err = dir.Rename(newName, FileName)
 	}
 	// From here on the new log may be the log, whatever else fails.
-	l.look, l.last, l.bad = l.nothing(), file{}, nil
+	l.look, l.last, l.bad, l.stable = l.nothing(), file{}, nil, 0
 	if err == nil {
 		err = dir.Sync()
 	}

@@ -49,22 +49,17 @@ const (
 // Fact is what one event says about money. It holds nothing of the line it came
 // from and is cheap to copy.
 type Fact struct {
-	key  event.Key
-	kind Kind
-	side Side
-	sketch
-	out   *outcome // of answers
-	named *named   // every name in any copy when ambiguous; the names of an escrow
-}
-
-// sketch is what a payload says that is the same wherever it stands.
-type sketch struct {
+	key       event.Key
+	kind      Kind
+	side      Side
 	version1  bool // x402_version is 1
 	ambiguous bool // a money fact is repeated or occurs in another letter case
 	res       *resource
 	tool      string
-	terms     *terms  // requirements; nil when absent
-	offers    *offers // accepts; nil when absent
+	terms     *terms   // requirements; nil when absent
+	offers    *offers  // accepts; nil when absent
+	out       *outcome // of answers
+	named     *named   // every name in any copy when ambiguous; the names of an escrow
 }
 
 // Kind is what the event tells.
@@ -105,10 +100,24 @@ type offers struct {
 }
 
 type resource struct {
-	url       string // as Resource gives it
-	host      string // name; empty when it has none
+	address
 	ambiguous bool
 }
+
+// address is what a URL says of a resource.
+type address struct {
+	url  string // as Resource gives it
+	host string // name; empty when it has none
+}
+
+// settlement is what a settle object says.
+type settlement struct {
+	outcome
+	ambiguous bool
+}
+
+// noSettlement and unclearSettlement are those of answers without a settle object.
+var noSettlement, unclearSettlement = settlement{}, settlement{outcome: outcome{reason: unclear}}
 
 // outcome is the answer's own part of an answer.
 type outcome struct {
@@ -157,7 +166,7 @@ func Project(e event.Event, in *Interner) (f Fact, ok bool) {
 	default:
 		return Fact{}, false
 	}
-	f.key = in.key(e)
+	f.key = in.key(e.Key())
 	return f, true
 }
 
@@ -323,30 +332,10 @@ func foldsTo(text []byte, name string) bool {
 func textOf(n jsjson.Node) []byte { return n.Text() }
 
 func (f *Fact) payment(e event.Event, in *Interner) {
-	var v [maxNames]jsjson.Node
-	twice, _ := eventNames.read(e.Root, &v)
-	switch raw := e.Payload.Raw(); {
-	case in == nil || len(raw) > maxCached || f.answers():
-		f.read(e, in)
-	default:
-		s, ok := in.payloads.find(raw)
-		if !ok {
-			f.read(e, in)
-			s.value = f.sketch
-		}
-		f.sketch = s.value
-	}
-	f.ambiguous = f.ambiguous || twice
-	if f.ambiguous {
-		f.named = everyName(e.Root, "payload")
-	}
-}
-
-// read reads the payload.
-func (f *Fact) read(e event.Event, in *Interner) {
-	var v [maxNames]jsjson.Node
+	var root, v [maxNames]jsjson.Node
+	twice, _ := eventNames.read(e.Root, &root)
 	ambiguous, doubt := payloadNames.read(e.Payload, &v)
-	f.ambiguous = ambiguous
+	f.ambiguous = twice || ambiguous
 	f.version1 = v[inVersion].Float() == 1
 	if text := textOf(v[inTool]); len(text) > 0 {
 		f.tool = bounded(in.text(text))
@@ -366,6 +355,9 @@ func (f *Fact) read(e event.Event, in *Interner) {
 	if f.answers() {
 		f.outcome(&v, doubt, in)
 	}
+	if f.ambiguous {
+		f.named = everyName(e.Root, "payload")
+	}
 }
 
 // answers reports whether the event says how a payment came out.
@@ -378,47 +370,57 @@ func (f *Fact) answers() bool {
 }
 
 func (f *Fact) outcome(v *[maxNames]jsjson.Node, doubt uint8, in *Interner) {
-	out := &outcome{}
-	f.out = out
+	s := &noSettlement
 	if n := v[inSettle]; n.Kind() == jsjson.Object {
-		var s [maxNames]jsjson.Node
-		ambiguous, doubts := settleNames.read(n, &s)
-		f.ambiguous = f.ambiguous || ambiguous
-		out.success = s[0].Bool()
-		out.refused = s[0].Kind() != jsjson.Absent && !out.success
-		if t := textOf(s[1]); len(t) > 0 {
-			out.transaction = transaction(t)
-		}
-		if t := textOf(s[2]); len(t) > 0 {
-			out.network, _ = Network(in.text(t))
-		}
-		out.settled, out.unreadable = amountOf(s[3], in)
-		out.addReason(s[4], doubts>>4&1 != 0)
+		s = in.parseSettlement(n)
 	} else if f.kind == SettleFailed && n.Kind() != jsjson.Absent {
+		s = &unclearSettlement
+	}
+	f.out = &s.outcome
+	f.ambiguous = f.ambiguous || s.ambiguous
+	if f.kind != VerifyFailed {
+		return
+	}
+	out := *f.out // a copy: what is interned is shared
+	f.out = &out
+	if n := v[inFresh]; n.Kind() == jsjson.Object {
+		var s [maxNames]jsjson.Node
+		ambiguous, doubts := freshNames.read(n, &s)
+		f.ambiguous = f.ambiguous || ambiguous
+		if s[0].Kind() == jsjson.Array {
+			f.ambiguous = f.ambiguous || in.parseOffers(s[0]).ambiguous
+		}
+		if s[1].Kind() == jsjson.Object {
+			f.ambiguous = f.ambiguous || in.parseResource(s[1]).ambiguous
+		}
+		out.addReason(s[2], doubts>>2&1 != 0)
+	}
+	if n := v[inVerify]; n.Kind() == jsjson.Object {
+		var s [maxNames]jsjson.Node
+		_, doubts := verifyNames.read(n, &s)
+		out.addReason(s[0], doubts&1 != 0)
+	}
+	if doubt>>inVerify&1 != 0 {
 		out.reason = unclear
 	}
-	if f.kind == VerifyFailed {
-		if n := v[inFresh]; n.Kind() == jsjson.Object {
-			var s [maxNames]jsjson.Node
-			ambiguous, doubts := freshNames.read(n, &s)
-			f.ambiguous = f.ambiguous || ambiguous
-			if s[0].Kind() == jsjson.Array {
-				f.ambiguous = f.ambiguous || in.parseOffers(s[0]).ambiguous
-			}
-			if s[1].Kind() == jsjson.Object {
-				f.ambiguous = f.ambiguous || in.parseResource(s[1]).ambiguous
-			}
-			out.addReason(s[2], doubts>>2&1 != 0)
-		}
-		if n := v[inVerify]; n.Kind() == jsjson.Object {
-			var s [maxNames]jsjson.Node
-			_, doubts := verifyNames.read(n, &s)
-			out.addReason(s[0], doubts&1 != 0)
-		}
-		if doubt>>inVerify&1 != 0 {
-			out.reason = unclear
-		}
+}
+
+func parseSettlement(n jsjson.Node, in *Interner) *settlement {
+	out := &settlement{}
+	var s [maxNames]jsjson.Node
+	ambiguous, doubts := settleNames.read(n, &s)
+	out.ambiguous = ambiguous
+	out.success = s[0].Bool()
+	out.refused = s[0].Kind() != jsjson.Absent && !out.success
+	if t := textOf(s[1]); len(t) > 0 {
+		out.transaction = transaction(t)
 	}
+	if t := textOf(s[2]); len(t) > 0 {
+		out.network = in.network(t).id
+	}
+	out.settled, out.unreadable = amountOf(s[3], in)
+	out.addReason(s[4], doubts>>4&1 != 0)
+	return out
 }
 
 // addReason takes one reason into account. What is given twice is no reason to
@@ -463,13 +465,14 @@ func parseTerms(n jsjson.Node, in *Interner) *terms {
 	var v [maxNames]jsjson.Node
 	t.ambiguous, _ = termsNames.read(n, &v)
 	if s := textOf(v[0]); len(s) > 0 {
-		t.Payee = Payee(in.text(s))
+		t.Payee = in.payee(s)
 	}
 	t.Amount, _ = amountOf(v[1], in)
 	if s := textOf(v[3]); len(s) > 0 {
-		t.Network, t.NetworkKnown = Network(in.text(s))
+		n := in.network(s)
+		t.Network, t.NetworkKnown = n.id, n.known
 		if a := textOf(v[2]); len(a) > 0 {
-			t.Asset = t.Network + "/" + assetText(in.text(a))
+			t.Asset = in.asset(n.id, a)
 		}
 	}
 	if s := textOf(v[4]); len(s) > 0 {
@@ -558,11 +561,7 @@ func parseResource(n jsjson.Node, in *Interner) *resource {
 	var v [maxNames]jsjson.Node
 	r.ambiguous, _ = urlNames.read(n, &v)
 	if s := textOf(v[0]); len(s) > 0 {
-		url := in.text(s)
-		r.url = Resource(url)
-		if h, ok := Host(url); ok {
-			r.host = hostName(h)
-		}
+		r.address = in.url(s)
 	}
 	return r
 }
@@ -648,7 +647,7 @@ func (f *Fact) escrow(e event.Event, in *Interner) {
 		}
 	}
 	if len(address) > 0 {
-		f.named = &named{payees: []string{Payee(in.text(address))}}
+		f.named = &named{payees: []string{in.payee(address)}}
 	}
 }
 

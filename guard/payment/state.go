@@ -180,8 +180,9 @@ type State struct {
 // event_id too (trace contract, section 3).
 func (s *State) Add(f Fact) {
 	if s.facts == nil {
-		// A purchase has about as many events that speak of money.
-		s.facts = make([]Fact, 0, 8)
+		// A purchase that all three sides witness has as many events that
+		// speak of money.
+		s.facts = make([]Fact, 0, 9)
 	}
 	s.facts = append(s.facts, f)
 }

@@ -39,6 +39,8 @@ func (s *State) SummaryInto(sum *Summary, o Outside) {
 
 // collect finds the side, the names and the transactions.
 func (s *Summary) collect(facts []Fact) {
+	// Mostly there is one payee, one host and one transaction.
+	s.Names = slices.Grow(s.Names, 2)
 	for i := range facts {
 		f := &facts[i]
 		if s.Side == NoSide || f.side < s.Side {
@@ -46,18 +48,18 @@ func (s *Summary) collect(facts []Fact) {
 		}
 		s.Ambiguous = s.Ambiguous || f.ambiguous
 		if f.out != nil && f.out.transaction != "" {
-			s.Transactions = append(s.Transactions, f.out.transaction)
+			s.Transactions = addName(s.Transactions, f.out.transaction)
 		}
 		if f.terms != nil {
-			s.name(f.terms.Payee)
+			s.Names = addName(s.Names, f.terms.Payee)
 		}
 		if f.offers != nil {
 			for _, t := range f.offers.list {
-				s.name(t.Payee)
+				s.Names = addName(s.Names, t.Payee)
 			}
 		}
 		if f.res != nil {
-			s.name(f.res.host)
+			s.Names = addName(s.Names, f.res.host)
 		}
 		if f.named != nil {
 			s.Names = append(append(s.Names, f.named.payees...), f.named.hosts...)
@@ -67,12 +69,13 @@ func (s *Summary) collect(facts []Fact) {
 	s.Transactions = sorted(s.Transactions)
 }
 
-// name adds a name unless it came just before.
-func (s *Summary) name(name string) {
-	n := len(s.Names)
-	if name != "" && (n == 0 || s.Names[n-1] != name) && (n < 2 || s.Names[n-2] != name) {
-		s.Names = append(s.Names, name)
+// addName adds a name unless it came just before.
+func addName(names []string, name string) []string {
+	n := len(names)
+	if name != "" && (n == 0 || names[n-1] != name) && (n < 2 || names[n-2] != name) {
+		names = append(names, name)
 	}
+	return names
 }
 
 // client summarises an operation in which this side pays.

@@ -1,7 +1,6 @@
 package event
 
 import (
-	"bytes"
 	"errors"
 
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
@@ -168,8 +167,8 @@ type Key struct {
 // number, then event_id by code unit. Infinities of one sign are equal. Equal
 // keys keep file order, which is the caller's stable sort.
 func (k Key) Compare(o Key) int {
-	if !bytes.Equal(k.At, o.At) {
-		return jsjson.Compare(k.At, o.At)
+	if c := jsjson.Compare(k.At, o.At); c != 0 {
+		return c
 	}
 	switch {
 	case k.Seq < o.Seq:

@@ -123,7 +123,12 @@ var allowed = map[string][]string{
 	"assemble":        {},
 	"assemble/jsjson": {},
 	"assemble/yaml12": {},
-	"guard/payment":   {"golang.org/x/crypto/sha3", "golang.org/x/net/idna"},
+	"guard":           {},
+	"guard/approval":  {},
+	"guard/canon":     {},
+	"guard/decision": {"github.com/gofrs/flock", "github.com/tidwall/btree", "golang.org/x/crypto/chacha20poly1305", "golang.org/x/crypto/scrypt",
+		"golang.org/x/sys/unix"},
+	"guard/payment": {"golang.org/x/crypto/sha3", "golang.org/x/net/idna"},
 	"ingest": {"github.com/fsnotify/fsnotify", "github.com/gofrs/flock", "github.com/hashicorp/golang-lru/v2/simplelru", "golang.org/x/sync/errgroup", "golang.org/x/sys/unix",
 		"syscall"}, // to tell a shortage of descriptors from a file that cannot be read
 	"ingest/event":      {},
