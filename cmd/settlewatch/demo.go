@@ -56,7 +56,10 @@ func (a *app) runDemo(ctx context.Context) (err error) {
 			err = errcode.Wrap(bare(rerr), errcode.Internal, "remove it by hand", "remove %s", plain.Quote(temp, plain.Detail))
 		}
 	}()
-	d := &demonstration{a: a, root: filepath.Join(temp, defaultDir), began: a.env.now(), paced: terminal(a.stdout)}
+	d := &demonstration{a: a, root: filepath.Join(temp, defaultDir), began: a.env.now()}
+	if terminal(a.stdout) {
+		d.pace = demoPause
+	}
 	if err := os.MkdirAll(filepath.Join(d.root, "events"), 0o700); err != nil {
 		return errcode.Wrap(bare(err), errcode.Internal, "a writable temporary directory in TMPDIR", "make a trace root")
 	}
@@ -79,7 +82,7 @@ type demonstration struct {
 	a      *app
 	root   string
 	began  time.Time
-	paced  bool // a person watches
+	pace   time.Duration // on a terminal: what a scene is given to be looked at
 	scene  int
 	review string // id of the review, and the beginning of it that commands take
 	short  string
@@ -95,13 +98,13 @@ func (d *demonstration) width() int {
 	return demoWidth
 }
 
-// demoPause is what a scene is given to be looked at, on a terminal.
+// demoPause is the pace of a story that a person reads.
 const demoPause = 700 * time.Millisecond
 
 // pause shows on a terminal what there is so far. Elsewhere all of it comes at once,
 // at the end.
 func (d *demonstration) pause(ctx context.Context) error {
-	if !d.paced {
+	if d.pace == 0 {
 		return nil
 	}
 	if err := d.a.write(ctx); err != nil {
@@ -109,7 +112,7 @@ func (d *demonstration) pause(ctx context.Context) error {
 	}
 	d.a.out.Reset()
 	select {
-	case <-time.After(demoPause):
+	case <-time.After(d.pace):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

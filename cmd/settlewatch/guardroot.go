@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/settlewatch/settlewatch/assemble"
+	"github.com/settlewatch/settlewatch/guard"
+	"github.com/settlewatch/settlewatch/guard/decision"
+	"github.com/settlewatch/settlewatch/ingest"
+	"github.com/settlewatch/settlewatch/store"
+)
+
+// openGuard puts the index, the policy, the log and the guard of a root together.
+func (a *app) openGuard(ctx context.Context, o rootOptions, g guardOptions) (*guard.Guard, *ingest.Indexer, error) {
+	real, err := o.resolve()
+	if err != nil {
+		return nil, nil, err
+	}
+	start := g.start
+	if start == nil {
+		// A person decides under the policy the server judges by, which the log
+		// names (guard contract, section 2).
+		logged, err := loggedPolicy(ctx, a, o.guardAt(real))
+		if err != nil {
+			return nil, nil, err
+		}
+		p, err := g.readPolicy(real, logged)
+		if err != nil {
+			return nil, nil, err
+		}
+		a.otherPolicy(p, logged)
+		start = &policyStart{policyFile: *p}
+	}
+	// The indexer tells the guard of evidence that vanished, and the guard asks the
+	// indexer: whichever comes first finds the other later.
+	var told atomic.Pointer[guard.Guard]
+	rewritten := func(ctx context.Context, r ingest.Rewrite) {
+		if g := told.Load(); g != nil {
+			a.noticed(g.Noticed(ctx, guard.Rewrite(r)))
+		}
+	}
+	var x *ingest.Indexer
+	if g.start != nil {
+		x, err = a.openWith(ctx, o, nil, a.log(slog.LevelInfo), rewritten)
+	} else {
+		x, err = a.openWith(ctx, o, readTemplateFile, a.noter(), rewritten)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	made, err := guard.New(a.guardOf(x, x.GuardDir(), g, start, start.fault))
+	if err != nil {
+		return nil, nil, errors.Join(err, x.Close())
+	}
+	told.Store(made)
+	return made, x, nil
+}
+
+// guardOf says how the guard of an index judges.
+func (a *app) guardOf(x guard.Index, dir string, g guardOptions, start *policyStart, fault error) guard.Options {
+	o := guard.Options{
+		Index: x, Dir: dir, Policy: start.policy, PolicyPath: start.path, Fault: fault,
+		Now: a.env.now, Version: version(), SyncTimeout: g.syncTimeout, Checkpoint: string(g.checkpoint), Log: a.log(slog.LevelWarn),
+	}
+	if indexer, ok := x.(*ingest.Indexer); ok {
+		o.Template = func(name string) (*assemble.Resolved, error) { return indexer.Library().Resolve(name, nil) }
+	}
+	return o
+}
+
+// loggedPolicy is the last policy line of the log in a guard directory, nil for
+// none. What can be read of an unsound log is enough to find the policy by: the
+// command itself says what is wrong with the log.
+func loggedPolicy(ctx context.Context, a *app, dir string) (*decision.Policy, error) {
+	log, err := decision.Open(decision.Options{Dir: dir, Now: a.env.now})
+	if err != nil {
+		return nil, err
+	}
+	s, err := log.Read(ctx)
+	var unsound *decision.Unsound
+	if errors.As(err, &unsound) {
+		return unsound.State.Policy(), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.Policy(), nil
+}
+
+// noticing lets a command that asks no guard write down what it finds gone: the
+// index forgets it, and only the log remembers.
+func (a *app) noticing(o rootOptions) func(context.Context, ingest.Rewrite) {
+	return func(ctx context.Context, r ingest.Rewrite) {
+		root, err := o.resolve()
+		if err != nil {
+			return
+		}
+		log, err := decision.Open(decision.Options{Dir: o.guardAt(root), Now: a.env.now})
+		if err == nil {
+			err = guard.Notice(ctx, log, guard.Rewrite(r))
+		}
+		a.noticed(err)
+	}
+}
+
+// noticed says that vanished evidence could not be written down. It is looked for
+// again with the next check.
+func (a *app) noticed(err error) {
+	if err != nil {
+		a.log(slog.LevelWarn).Warn("vanished evidence could not be written to the decisions log", "error", err)
+	}
+}
+
+// faultedGuard is the guard of a root that cannot be opened: it blocks what is
+// frozen, and answers everything else with not_ready.
+func (a *app) faultedGuard(o rootOptions, g guardOptions, fault error) (*guard.Guard, error) {
+	start := g.start
+	if start == nil {
+		start = &policyStart{}
+	}
+	if start.fault != nil {
+		fault = start.fault
+	}
+	return guard.New(a.guardOf(noIndex{fault}, o.guardAt(string(o.dir)), g, start, fault))
+}
+
+// noIndex is the index of a root that cannot be opened.
+type noIndex struct{ fault error }
+
+func (n noIndex) Sync(context.Context) error                           { return n.fault }
+func (n noIndex) Ask(context.Context, func(*store.View) error) error   { return n.fault }
+func (n noIndex) Damage(*store.View, int64) ([]store.RunDamage, error) { return nil, n.fault }
+func (n noIndex) Prefix(context.Context, []byte, int64) (uint32, bool, error) {
+	return 0, false, n.fault
+}

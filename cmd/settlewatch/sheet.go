@@ -1,0 +1,116 @@
+package main
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/settlewatch/settlewatch/internal/plain"
+)
+
+// whole bounds a text that is shown in full: more than any string a request may
+// have (guard contract, section 1).
+const whole = 4096
+
+// sheet is what a person reads before a decision, a fact a row. Nothing of it is
+// cut on a screen of any width: what does not fit goes on below itself, an
+// address too, since half an address names somebody else.
+type sheet struct{ rows []sheetRow }
+
+type sheetRow struct {
+	label, value, mark, style string
+}
+
+// row adds a fact; mark says where it comes from.
+func (s *sheet) row(label, value, mark string) { s.styled("", label, value, mark) }
+
+func (s *sheet) styled(style, label, value, mark string) {
+	s.rows = append(s.rows, sheetRow{label, value, mark, style})
+}
+
+// The columns of a label, and the width of a screen from which it has more.
+const (
+	labelNarrow, labelWide = 10, 14
+	wideScreen             = 60
+)
+
+// showSheet adds a sheet to the answer.
+func (a *app) showSheet(s *sheet) {
+	columns := a.columns()
+	label, width := labelWide, 0
+	if columns > 0 {
+		if columns < wideScreen {
+			label = labelNarrow
+		}
+		width = max(narrowest, columns-label)
+	}
+	below := strings.Repeat(" ", label)
+	for _, r := range s.rows {
+		parts := fold(plain.Clean(r.value, whole), width)
+		if r.mark != "" {
+			last := &parts[len(parts)-1]
+			if joined := *last + " " + r.mark; width == 0 || utf8.RuneCountInString(joined) <= width {
+				*last = joined
+			} else {
+				parts = append(parts, r.mark)
+			}
+		}
+		name := plain.Clean(r.label, plain.Detail)
+		if n := utf8.RuneCountInString(name); n < label {
+			parts[0] = name + strings.Repeat(" ", label-n) + parts[0]
+		} else {
+			a.line(r.style, name)
+			parts[0] = below + parts[0]
+		}
+		for i, part := range parts {
+			if i > 0 {
+				part = below + part
+			}
+			a.line(r.style, part)
+		}
+	}
+}
+
+// fold breaks a text into lines of at most width characters; 0 means one line.
+// It is wrap that also breaks a word which is longer, into parts of about the same
+// length: a last part of three letters would be overlooked.
+func fold(text string, width int) []string {
+	if width <= 0 {
+		return []string{text}
+	}
+	var lines []string
+	for _, line := range wrap(text, width) {
+		n := utf8.RuneCountInString(line)
+		if n <= width {
+			lines = append(lines, line)
+			continue
+		}
+		count := (n + width - 1) / width
+		size := (n + count - 1) / count
+		for runes := []rune(line); len(runes) > 0; {
+			k := min(size, len(runes))
+			lines = append(lines, string(runes[:k]))
+			runes = runes[k:]
+		}
+	}
+	return lines
+}
+
+// put adds clean text on a screen of any width, further lines below its
+// first word behind lead.
+func (a *app) put(style, lead, text string) {
+	columns, indent := a.columns(), utf8.RuneCountInString(lead)
+	width := 0
+	if columns > 0 {
+		width = max(narrowest, columns-indent)
+	}
+	for i, part := range fold(plain.Clean(text, whole), width) {
+		if i == 1 {
+			lead = strings.Repeat(" ", indent)
+		}
+		a.line(style, lead+part)
+	}
+}
+
+// pasteable adds a command on a line of its own that is never broken: a terminal
+// which is too narrow goes on in its next line, and still copies it as one.
+func (a *app) pasteable(command string) { a.say("%s", oneLine(command)) }
