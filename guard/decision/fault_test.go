@@ -33,7 +33,7 @@ const guardDir = "/guard"
 
 func onDisk(t testing.TB, d *disk, change ...func(*Options)) *Log {
 	t.Helper()
-	o := Options{Dir: guardDir, FS: d, Now: func() time.Time { return start }, LockWait: 5 * time.Millisecond}
+	o := Options{Dir: guardDir, FS: d, Now: func() time.Time { return start }, LockWait: 10 * time.Second}
 	for _, c := range change {
 		c(&o)
 	}
@@ -403,8 +403,8 @@ func TestAProcessThatDiesBeforeTheMachineLosesNothing(t *testing.T) {
 					must(t, err)
 				}
 			})
-			for how := range 4 {
-				n := d.restart(how)
+			for how := range 2 {
+				n := d.restart(2 * how)
 				l := onDisk(t, n)
 				s, err := l.Read(context.Background())
 				if err != nil || s.Lines() < total[done] {

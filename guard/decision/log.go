@@ -219,11 +219,15 @@ func (l *Log) locked(ctx context.Context, fn func(dir Dir) error) error {
 		return errcode.Wrap(ErrLocked, errcode.LogWrite, "ask again in a moment; `settlewatch doctor` says who has it", "wait %s for the lock of the decisions log", l.o.LockWait)
 	}
 	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
-	case <-wait.Done():
-		return late()
+	case l.turn <- struct{}{}: // whatever the time is: what is free is taken
+	default:
+		select {
+		case l.turn <- struct{}{}:
+		case <-wait.Done():
+			return late()
+		}
 	}
+	defer func() { <-l.turn }()
 	dir, err := l.o.FS.Dir(l.o.Dir, true)
 	if err != nil {
 		return l.cannot(err, "open the guard directory")
@@ -519,7 +523,7 @@ func (l *Log) append(ctx context.Context, dir Dir, entries []entry) (*State, err
 	info, err := l.write(dir, text)
 	if err != nil {
 		// What is on disk now nobody knows; the next look reads it from its start.
-		k.doubt = true
+		k.doubt, l.stable = true, 0
 		return nil, l.cannot(err, "append to the decisions log")
 	}
 	k.accept(text, lines)
