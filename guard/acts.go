@@ -134,6 +134,11 @@ func (g *Guard) Unfreeze(ctx context.Context, counterparty, reason string, by de
 
 // Resolve closes operations, all or none.
 func (g *Guard) Resolve(ctx context.Context, all []Resolution) error {
+	for _, r := range all {
+		if err := g.begin(ctx, r.Signer); err != nil {
+			return err
+		}
+	}
 	_, err := g.decide(ctx, "", func(view *store.View, s *decision.State) (bodies []decision.Body, err error) {
 		for _, r := range all {
 			body, err := g.resolved(view, s, r)

@@ -158,6 +158,9 @@ func (g *Guard) Acknowledge(ctx context.Context, run, note string, by decision.S
 	if strings.TrimSpace(note) == "" {
 		return 0, noNote()
 	}
+	if err := g.begin(ctx, by); err != nil {
+		return 0, err
+	}
 	count := 0
 	_, err := g.decide(ctx, "", func(v *store.View, s *decision.State) ([]decision.Body, error) {
 		at, err := snapshotOf(v)

@@ -135,6 +135,25 @@ func (g *Guard) update(ctx context.Context, actor string, fn func(*decision.Stat
 	})
 }
 
+// begin makes sure that the log has a first line: a signature is bound to it (guard
+// contract, section 4).
+func (g *Guard) begin(ctx context.Context, by decision.Signer) error {
+	if by == nil {
+		return nil
+	}
+	s, err := g.log.Read(ctx)
+	if err != nil || s.Lines() > 0 {
+		return err
+	}
+	_, err = g.log.Update(ctx, "", func(s *decision.State) ([]decision.Body, error) {
+		if line := g.policyLine(s); line != nil && s.Lines() == 0 {
+			return []decision.Body{line}, nil
+		}
+		return nil, nil
+	})
+	return err
+}
+
 // decide is update with one snapshot of the index, brought up to date under the
 // lock. Where evidence is found to have vanished meanwhile, that is written down
 // first, so that fn decides knowing it.

@@ -212,3 +212,23 @@ func TestALimitOnEverythingCountsEveryCounterparty(t *testing.T) {
 	s.clock.add(4 * time.Hour) // the first is older than a day now
 	s.want("allow", guard.Request{Amount: "0.51"})
 }
+
+func TestASignedActMayBeTheFirst(t *testing.T) {
+	file, public, err := decision.NewKey("ann", []byte("a long enough passphrase"), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := decision.OpenKey(file, []byte("a long enough passphrase"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t, `{"operators": [{"name": "ann", "publicKey": "`+public+`"}]}`)
+	s.submit("r1", "op1", terms{})
+	if _, _, err := s.Baseline(t.Context(), "known", nil); err == nil {
+		t.Fatal("an unsigned baseline was written")
+	}
+	if open, _, err := s.Baseline(t.Context(), "known", key); err != nil || open != 1 {
+		t.Fatal(open, err)
+	}
+	s.want("allow", guard.Request{Amount: "0.25"})
+}

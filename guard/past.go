@@ -130,11 +130,43 @@ func (g *Guard) describe(v *store.View, out []OpenOperation, ops []int64) error 
 	return nil
 }
 
+// Resolutions gives what people found out about operations, in the order of refs,
+// nil where nobody has said anything (guard contract, section 6). It reads the log
+// and nothing else. DecidedBy says in the words of answers who it was: a name that
+// no operator's key vouches for is anybody's, and neither it nor the key is given.
+func (g *Guard) Resolutions(ctx context.Context, refs []decision.Ref) ([]*decision.Resolved, error) {
+	s, err := g.log.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*decision.Resolved, len(refs))
+	for i, ref := range refs {
+		found := s.Resolution(ref)
+		if found == nil {
+			continue
+		}
+		said := *found
+		said.Signed = decision.Signed{DecidedBy: unsigned}
+		for _, o := range g.policy.Operators {
+			// Where there are operators the log counts only what one of them signed.
+			if o.PublicKey == found.Key {
+				said.Signed = found.Signed
+				said.DecidedBy = o.Name
+			}
+		}
+		out[i] = &said
+	}
+	return out, nil
+}
+
 // Baseline makes history of everything open or damaged until now, and gives how
 // much that was (guard contract, section 6).
 func (g *Guard) Baseline(ctx context.Context, note string, by decision.Signer) (open, damaged int, err error) {
 	if strings.TrimSpace(note) == "" {
 		return 0, 0, noNote()
+	}
+	if err := g.begin(ctx, by); err != nil {
+		return 0, 0, err
 	}
 	s, err := g.decide(ctx, "", func(v *store.View, s *decision.State) ([]decision.Body, error) {
 		open = 0
