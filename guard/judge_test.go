@@ -955,6 +955,16 @@ func TestBoundaries(t *testing.T) {
 	}
 }
 
+func TestALimitThatBlocksSaysWhatIsInDoubtToo(t *testing.T) {
+	s := quiet()
+	s.p.Limits[2].Mode = "enforce"
+	s.f.Limits[2] = Window{Applies: true, Spent: "1", Held: "0", Count: 9, Unreadable: 2}
+	detail := s.expect(t, Block, "limit:trial").Reasons[0].Detail
+	if !strings.Contains(detail, "9 payments + 0 holds + this one, over 9") || !strings.Contains(detail, "2 payments that cannot be added up") {
+		t.Error(detail)
+	}
+}
+
 func TestAnAmountOfUint256IsComparedExactly(t *testing.T) {
 	const most = "115792089237316195423570985008687907853269984665640564039457584007913129639935"
 	s := quiet()
@@ -1204,10 +1214,10 @@ func TestOpeningShowsWhatAPersonDecidesOn(t *testing.T) {
 			r.fires(s)
 		}
 	}
-	group := []string{"alias.example", host, seller}
-	s.p.Aliases = map[string][]string{host: group, seller: group, "alias.example": group}
+	group := []string{"alias.example", host, seller, "web.seller.example"}
+	s.p.Aliases = map[string][]string{host: group, seller: group, "alias.example": group, "web.seller.example": group}
 	s.a.Typed, s.a.Host = []string{"web.seller.example"}, host
-	s.a.Names = []string{seller, "alias.example", host, "payee:" + host}
+	s.a.Names = []string{seller, "alias.example", host, "payee:" + host, "web.seller.example"}
 	s.a.Template, s.a.Scheme = "house-escrow", "exact"
 	v := s.judge()
 	facts, shown := Opening(s.p, s.f, s.r, s.a, v)
