@@ -60,7 +60,7 @@ func (g *Guard) Review(ctx context.Context, id string, wait time.Duration) (*Rev
 			return nil, err
 		}
 		now := g.now()
-		v := g.view(s, r, now)
+		v := g.view(r, now)
 		if v.Status != "pending" || !now.Before(until) {
 			if v.Status == "approved" {
 				g.spent(ctx, s, r, &v)
@@ -96,7 +96,7 @@ func (g *Guard) spent(ctx context.Context, s *decision.State, r *decision.Review
 }
 
 // view is a review as people see it.
-func (g *Guard) view(s *decision.State, r *decision.ReviewState, now time.Time) ReviewView {
+func (g *Guard) view(r *decision.ReviewState, now time.Time) ReviewView {
 	v := ReviewView{
 		ID: r.ReviewID, Status: r.Status(now), CreatedAt: r.At, Counterparty: r.Counterparty, Amount: r.Amount, Asset: r.Asset,
 		Template: r.Intent.Template, Reasons: r.Reasons, Names: r.Intent.Names, PayTo: r.PayTo, Resource: r.Resource, Network: r.Network,
@@ -162,7 +162,7 @@ func (g *Guard) Reviews(ctx context.Context, q ReviewQuery) (*ReviewPage, error)
 			page.NextCursor = base64.RawURLEncoding.EncodeToString(strconv.AppendInt(nil, last, 10))
 			break
 		}
-		page.Reviews = append(page.Reviews, g.view(s, r, now))
+		page.Reviews = append(page.Reviews, g.view(r, now))
 		last = r.Seq
 	}
 	if q.Cursor == "" {
@@ -239,7 +239,7 @@ func (g *Guard) Decide(ctx context.Context, d Decision) ([]ReviewView, error) {
 	now := g.now()
 	var views []ReviewView
 	for _, id := range ids {
-		views = append(views, g.view(s, s.Review(id), now))
+		views = append(views, g.view(s.Review(id), now))
 	}
 	return views, nil
 }

@@ -173,7 +173,7 @@ func (x *Indexer) Prefix(ctx context.Context, file []byte, n int64) (crc uint32,
 		return 0, false, notThere(err)
 	}
 	defer func() { _ = f.Close() }()
-	crc, short, err := checksum(readerWith{ctx, f}, 0, n, 0, make([]byte, min(n+1, 256<<10)))
+	crc, short, err := checksum(readerWith{ctx, f}, 0, n, make([]byte, min(n+1, 256<<10)))
 	return crc, err == nil && !short, err
 }
 

@@ -134,7 +134,7 @@ func (r *lineReader) skip() ([]byte, int64, bool, error) {
 
 // checksum is the crc32c of [from, to) of a file; short tells that the file
 // ended before `to`.
-func checksum(f io.ReaderAt, from, to int64, crc uint32, buf []byte) (sum uint32, short bool, err error) {
+func checksum(f io.ReaderAt, from, to int64, buf []byte) (crc uint32, short bool, err error) {
 	for from < to {
 		n, err := f.ReadAt(buf[:min(int64(len(buf)), to-from)], from)
 		crc = crc32.Update(crc, castagnoli, buf[:n])

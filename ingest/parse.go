@@ -253,10 +253,10 @@ func (p *parser) typeOf(e event.Event) int32 {
 // blockChecksums are the checksums of the first and the last block of [0, to).
 func blockChecksums(f io.ReaderAt, to int64) (head, tail uint32, err error) {
 	var block [blockSize]byte
-	if head, _, err = checksum(f, 0, min(to, blockSize), 0, block[:]); err != nil {
+	if head, _, err = checksum(f, 0, min(to, blockSize), block[:]); err != nil {
 		return 0, 0, err
 	}
-	tail, _, err = checksum(f, max(0, to-blockSize), to, 0, block[:])
+	tail, _, err = checksum(f, max(0, to-blockSize), to, block[:])
 	return head, tail, err
 }
 

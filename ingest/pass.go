@@ -683,7 +683,7 @@ func sameBytes(f io.ReaderAt, j job, info safefile.Info) (how string, whole bool
 	if info.Size > r.Stat.Size && !another && !j.verify && r.Covered > wholeCheck {
 		return "", false, nil
 	}
-	crc, short, err := checksum(f, 0, r.Covered, 0, make([]byte, 256<<10))
+	crc, short, err := checksum(f, 0, r.Covered, make([]byte, 256<<10))
 	if err != nil {
 		return "", false, err
 	}

@@ -8,22 +8,31 @@ import (
 
 	"github.com/settlewatch/settlewatch/assemble"
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
+	"github.com/settlewatch/settlewatch/guard/decision"
 	"github.com/settlewatch/settlewatch/guard/payment"
 	"github.com/settlewatch/settlewatch/ingest"
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
 
 // PageDocument is the structured content of list_operations, which `list --json`
-// prints too. It is not held to the size of an answer.
-func PageDocument(page *ingest.Page) []byte { return appendPage(nil, page, 0) }
+// prints too. It is not held to the size of an answer. resolved is what people found
+// out, one for each operation of the page.
+func PageDocument(page *ingest.Page, resolved []*decision.Resolved) []byte {
+	return appendPage(nil, page, resolved, 0)
+}
 
 // ExplainDocument is the structured content of explain, which `explain --json`
-// prints too, uncut.
-func ExplainDocument(r *ingest.Receipt) []byte { return appendExplain(nil, r, Explanation(r)) }
+// prints too, uncut. resolved is what a person found out, nil for nothing.
+func ExplainDocument(r *ingest.Receipt, resolved *decision.Resolved) []byte {
+	return appendExplain(nil, r, resolved, Explanation(r, resolved))
+}
 
-// Explanation is what explain says: what the index concludes from all runs (trace
-// contract, sections 12.8 and 12.9), then the receipt in words.
-func Explanation(r *ingest.Receipt) string { return conclusion(r) + receiptWords(r) }
+// Explanation is what explain says: what a person found out (guard contract,
+// section 6) and what the index concludes from all runs (trace contract, sections
+// 12.8 and 12.9), then the receipt in words.
+func Explanation(r *ingest.Receipt, resolved *decision.Resolved) string {
+	return conclusion(r, resolved) + receiptWords(r)
+}
 
 // receiptWords follows from the receipt alone (guard contract, section 9).
 func receiptWords(r *ingest.Receipt) string {
@@ -32,8 +41,11 @@ func receiptWords(r *ingest.Receipt) string {
 
 // conclusion is one line on the money, and what the words after it are worth
 // beside it: they may rightly say that no answer is on record, in the receipt.
-func conclusion(r *ingest.Receipt) string {
+func conclusion(r *ingest.Receipt, resolved *decision.Resolved) string {
 	line := "Conclusion: " + settlementWords(r.Settlement)
+	if resolved != nil {
+		line = "Conclusion: " + resolvedWords(resolved) + ". By the traces alone, " + settlementWords(r.Settlement)
+	}
 	if r.Linked != nil {
 		line += " " + linkWords(r)
 	}
@@ -45,6 +57,37 @@ func conclusion(r *ingest.Receipt) string {
 		line += "The run is damaged: it has lines that cannot be read, or an end that was never completed. Both are made of the sound lines; an event may be missing.\n"
 	}
 	return line + "\nFrom this receipt alone:\n"
+}
+
+// resolvedWords says that a person closed an operation, and what that rests on: an
+// agent shall not take it for something that was witnessed.
+func resolvedWords(r *decision.Resolved) string {
+	line := "a person, not the trace, closed this operation as " + plain.Clean(r.Outcome, shortText)
+	if r.Time != "" {
+		line += ", paid at " + plain.Clean(r.Time, shortText)
+	}
+	by := plain.Clean(r.DecidedBy, plain.Detail)
+	if r.Key != "" {
+		by = "signed by " + plain.Quote(r.DecidedBy, plain.Detail)
+	}
+	return line + " (" + by + "; note: " + plain.Quote(r.Note, plain.Detail) + ")"
+}
+
+// resolved is what a person found out about an operation; nothing is written where
+// that is nothing.
+func (o *object) resolved(r *decision.Resolved, cut func(string) string) {
+	if r == nil {
+		return
+	}
+	o.key("resolved")
+	in := object{dst: o.dst}
+	in.text("outcome", r.Outcome)
+	if r.Time != "" {
+		in.text("at", cut(plain.Clean(r.Time, plain.Detail)))
+	}
+	in.text("by", cut(plain.Clean(r.DecidedBy, plain.Detail)))
+	in.text("note", cut(plain.Clean(r.Note, plain.Explanation)))
+	o.dst = in.close()
 }
 
 // settlementWords says the settlement state (guard contract, "Settlement
@@ -249,10 +292,10 @@ const damagedBytes = 12 << 10
 
 // appendPage writes a page. Where longest is not 0, texts over so many bytes are
 // cut and the row says so.
-func appendPage(dst []byte, page *ingest.Page, longest int) []byte {
+func appendPage(dst []byte, page *ingest.Page, resolved []*decision.Resolved, longest int) []byte {
 	o := object{dst: dst}
 	o.list("operations", len(page.Operations), func(i int) {
-		o.dst = appendRow(o.dst, &page.Operations[i], longest)
+		o.dst = appendRow(o.dst, &page.Operations[i], resolved[i], longest)
 	})
 	o.number("runs_scanned", int64(page.RunsScanned))
 	if page.NextCursor != "" {
@@ -279,7 +322,7 @@ func appendPage(dst []byte, page *ingest.Page, longest int) []byte {
 	return o.close()
 }
 
-func appendRow(dst []byte, row *ingest.Row, longest int) []byte {
+func appendRow(dst []byte, row *ingest.Row, resolved *decision.Resolved, longest int) []byte {
 	cut := shorten(longest)
 	o := object{dst: dst}
 	o.operation(row.Ref, cut)
@@ -301,6 +344,7 @@ func appendRow(dst []byte, row *ingest.Row, longest int) []byte {
 	o.known("amount", cut(row.Amount))
 	o.known("asset", cut(row.Asset))
 	o.text("settlement", row.Settlement)
+	o.resolved(resolved, cut)
 	if row.Linked != nil {
 		o.key("linked_operation")
 		linked := object{dst: o.dst}
@@ -319,7 +363,7 @@ func appendRow(dst []byte, row *ingest.Row, longest int) []byte {
 // appendReceipt writes run_id and then the receipt's own members, in the order
 // and with the spellings of the contract (trace contract, sections 6 and 12.1).
 // What is not the receipt's follows; only events_omitted stands behind it.
-func appendReceipt(dst []byte, r *ingest.Receipt, withEvents bool) []byte {
+func appendReceipt(dst []byte, r *ingest.Receipt, resolved *decision.Resolved, withEvents bool) []byte {
 	o := object{dst: dst}
 	o.text("run_id", r.Run)
 	o.dst = append(o.dst, ',')
@@ -330,6 +374,7 @@ func appendReceipt(dst []byte, r *ingest.Receipt, withEvents bool) []byte {
 		o.dst = o.dst[:i]
 	}
 	o.text("settlement", r.Settlement)
+	o.resolved(resolved, whole)
 	if r.Damaged {
 		o.flag("damaged", true)
 	}
@@ -337,12 +382,13 @@ func appendReceipt(dst []byte, r *ingest.Receipt, withEvents bool) []byte {
 	return o.close()
 }
 
-func appendExplain(dst []byte, r *ingest.Receipt, text string) []byte {
+func appendExplain(dst []byte, r *ingest.Receipt, resolved *decision.Resolved, text string) []byte {
 	o := object{dst: dst}
 	o.operation(r.Ref, whole)
 	o.text("template", r.Template.Name)
 	o.text("completeness", r.Completeness())
 	o.text("settlement", r.Settlement)
+	o.resolved(resolved, whole)
 	o.text("explanation", text)
 	return o.close()
 }

@@ -24,6 +24,9 @@ type Guard interface {
 	Review(ctx context.Context, id string, wait time.Duration) (*guard.ReviewView, error)
 	Headroom(ctx context.Context, q guard.HeadroomQuery) (*guard.Headroom, error)
 	ReleaseHold(ctx context.Context, id, actor string) error
+	// Resolutions gives what people found out about operations, in the order of
+	// refs, nil where there is nothing. It asks the decisions log alone.
+	Resolutions(ctx context.Context, refs []decision.Ref) ([]*decision.Resolved, error)
 }
 
 // Hosts cut the instructions of a server after about two kilobytes, all toolsets

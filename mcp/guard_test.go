@@ -32,6 +32,7 @@ type fakeGuard struct {
 	review   func(context.Context, string, time.Duration) (*guard.ReviewView, error)
 	headroom func(context.Context, guard.HeadroomQuery) (*guard.Headroom, error)
 	release  func(context.Context, string, string) error
+	resolved func([]decision.Ref) ([]*decision.Resolved, error)
 }
 
 func (f *fakeGuard) Check(ctx context.Context, r guard.Request) (*guard.Verdict, error) {
@@ -48,6 +49,13 @@ func (f *fakeGuard) Headroom(ctx context.Context, q guard.HeadroomQuery) (*guard
 
 func (f *fakeGuard) ReleaseHold(ctx context.Context, id, actor string) error {
 	return f.release(ctx, id, actor)
+}
+
+func (f *fakeGuard) Resolutions(_ context.Context, refs []decision.Ref) ([]*decision.Resolved, error) {
+	if f.resolved == nil {
+		return make([]*decision.Resolved, len(refs)), nil
+	}
+	return f.resolved(refs)
 }
 
 func guarded(t testing.TB, g Guard) *service {

@@ -346,7 +346,7 @@ func TestAnExplanationThatIsCutKeepsTheConclusion(t *testing.T) {
 		t.Fatal(err, got.Content)
 	}
 	const cut = "\nThe rest was cut. `settlewatch explain --template escrow-arc -- r -o`, with the server's own --dir, prints the whole."
-	head := conclusion(v.receipt)
+	head := conclusion(v.receipt, nil)
 	if !strings.HasPrefix(answer.Explanation, head) || !strings.Contains(head, "says nothing about the money.\n") || !strings.HasSuffix(answer.Explanation, cut) {
 		t.Errorf("the explanation is %s", answer.Explanation)
 	}
@@ -441,7 +441,7 @@ func TestAnExplanationSaysWhatTheIndexKnows(t *testing.T) {
 			want := "Conclusion: " + strings.Join(test.want, " ") + "\n" +
 				"That is judged from all runs together and holds wherever the receipt alone leaves more open.\n\n" +
 				"From this receipt alone:\n" + strings.TrimRight(assemble.Explain(v.receipt.Receipt), "\n")
-			if diff := cmp.Diff(want, Explanation(v.receipt)); diff != "" {
+			if diff := cmp.Diff(want, Explanation(v.receipt, nil)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -456,11 +456,11 @@ func TestAnExplanationIsTheSameOnTheCommandLine(t *testing.T) {
 	if err := json.Unmarshal(got.Structured, &answer); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"run_id": "1777885300000", "operation_id": "op-open", "template": "x402-buyer", "completeness": "partial", "settlement": "unknown", "explanation": Explanation(v.receipt)}
+	want := map[string]string{"run_id": "1777885300000", "operation_id": "op-open", "template": "x402-buyer", "completeness": "partial", "settlement": "unknown", "explanation": Explanation(v.receipt, nil)}
 	if diff := cmp.Diff(want, answer); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(string(ExplainDocument(v.receipt)), string(got.Structured)); diff != "" {
+	if diff := cmp.Diff(string(ExplainDocument(v.receipt, nil)), string(got.Structured)); diff != "" {
 		t.Errorf("what the command line prints:\n%s", diff)
 	}
 	if got.Content[0].Text != want["explanation"] {
@@ -475,7 +475,7 @@ func TestNoExplanationTakesItsConclusionBack(t *testing.T) {
 		for _, state := range []string{"settled", "failed", "unknown", "pending", "none"} {
 			r := *v.receipt
 			r.Settlement = state
-			text := Explanation(&r)
+			text := Explanation(&r, nil)
 			head, words, ok := strings.Cut(text, "\n\nFrom this receipt alone:\n")
 			if !ok || !strings.HasPrefix(head, "Conclusion: ") || strings.Contains(words, "Conclusion: ") || words != receiptWords(&r) {
 				t.Errorf("%s: %s", v.name, text)
@@ -490,7 +490,7 @@ func TestNoExplanationTakesItsConclusionBack(t *testing.T) {
 func TestADamagedRunIsSaidBesideTheConclusion(t *testing.T) {
 	v := one(t, open)
 	v.receipt.Damaged = true
-	head, _, _ := strings.Cut(Explanation(v.receipt), "\n\nFrom this receipt alone:\n")
+	head, _, _ := strings.Cut(Explanation(v.receipt, nil), "\n\nFrom this receipt alone:\n")
 	if lines := strings.Split(head, "\n"); len(lines) != 3 || !strings.HasPrefix(lines[2], "The run is damaged: ") {
 		t.Errorf("the conclusion is %s", head)
 	}
@@ -563,7 +563,7 @@ func TestAReceiptsTextIsBoundedAndGivesWayToTheReceipt(t *testing.T) {
 	// The receipt fits an answer, but not beside that text.
 	large := receipt(answerLimit - envelope - got.line + 10<<10)
 	got, isError = ask(t, large.traces(), "get_receipt", large.arguments(""))
-	if want := verdictText(large.receipt); isError || got.Content[0].Text != want {
+	if want := verdictText(large.receipt, nil); isError || got.Content[0].Text != want {
 		t.Errorf("the text is %+v, want %s", got.Content, want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/settlewatch/settlewatch/assemble"
+	"github.com/settlewatch/settlewatch/guard/decision"
 	"github.com/settlewatch/settlewatch/ingest"
 	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/internal/plain"
@@ -79,7 +80,11 @@ func (s *service) listOperations(ctx context.Context, a arguments) (answer, erro
 	if err != nil {
 		return answer{}, err
 	}
-	found := fitPage(page)
+	refs := make([]ingest.Ref, len(page.Operations))
+	for i := range page.Operations {
+		refs[i] = page.Operations[i].Ref
+	}
+	found := fitPage(page, s.resolutions(ctx, refs...))
 	if !found.fits() {
 		// The index keeps cursors short, and all else is bounded here.
 		return answer{}, fmt.Errorf("a page of one operation does not fit an answer: its cursor has %d bytes", len(page.NextCursor))
@@ -87,10 +92,40 @@ func (s *service) listOperations(ctx context.Context, a arguments) (answer, erro
 	return found, nil
 }
 
+// resolutions are what people found out about operations, nil for each where no
+// log says anything. A log that cannot be read keeps nobody from an answer: without
+// the mark a row says what the trace says, which is the more cautious.
+func (s *service) resolutions(ctx context.Context, refs ...ingest.Ref) []*decision.Resolved {
+	none := make([]*decision.Resolved, len(refs))
+	if s.guard == nil || len(refs) == 0 {
+		return none
+	}
+	asked := make([]decision.Ref, len(refs))
+	for i, r := range refs {
+		asked[i] = LineRef(r)
+	}
+	found, err := s.guard.Resolutions(ctx, asked)
+	if err != nil || len(found) != len(refs) {
+		s.log.Warn("what people said of operations cannot be shown", "error", err)
+		return none
+	}
+	return found
+}
+
+// LineRef is an operation as lines of the decisions log address it.
+func LineRef(r ingest.Ref) decision.Ref {
+	of := decision.Ref{Run: decision.EncodeID(r.Run)}
+	if !r.Null && !r.Unassigned {
+		id := decision.EncodeID(r.Operation)
+		of.Operation = &id
+	}
+	return of
+}
+
 // fitPage makes the largest answer of a page that is within the limit: fewer
 // rows, then shorter texts in a row that is too large by itself.
-func fitPage(page *ingest.Page) answer {
-	found := listAnswer(page, 0)
+func fitPage(page *ingest.Page, resolved []*decision.Resolved) answer {
+	found := listAnswer(page, resolved, 0)
 	if found.fits() || len(page.Operations) == 0 {
 		return found
 	}
@@ -103,7 +138,7 @@ func fitPage(page *ingest.Page) answer {
 	for high-low > 1 {
 		middle := (low + high) / 2
 		cut := some(middle)
-		if a := listAnswer(&cut, 0); a.fits() {
+		if a := listAnswer(&cut, resolved, 0); a.fits() {
 			low, found = middle, a
 		} else {
 			high = middle
@@ -111,26 +146,26 @@ func fitPage(page *ingest.Page) answer {
 	}
 	if low == 0 {
 		one := some(1)
-		if found = listAnswer(&one, longText); !found.fits() {
+		if found = listAnswer(&one, resolved, longText); !found.fits() {
 			// Escapes can make six bytes of one. At this length all that a row
 			// has, at its worst, fits beside the damage.
-			found = listAnswer(&one, leastText)
+			found = listAnswer(&one, resolved, leastText)
 		}
 	}
 	return found
 }
 
-func listAnswer(page *ingest.Page, longest int) answer {
-	return answer{text: listText(page), json: appendPage(nil, page, longest)}
+func listAnswer(page *ingest.Page, resolved []*decision.Resolved, longest int) answer {
+	return answer{text: listText(page, resolved), json: appendPage(nil, page, resolved, longest)}
 }
 
 // listText has the summary of a page, a line for each operation, what to go on
 // with, and the damage.
-func listText(page *ingest.Page) string {
+func listText(page *ingest.Page, resolved []*decision.Resolved) string {
 	head := listSummary(page)
 	var rows []string
 	for i := range page.Operations {
-		rows = append(rows, rowText(&page.Operations[i]))
+		rows = append(rows, rowText(&page.Operations[i], resolved[i]))
 	}
 	lines := append([]string{head}, firstLines(rows)...)
 	if page.NextCursor != "" {
@@ -177,7 +212,7 @@ func listSummary(page *ingest.Page) string {
 }
 
 // rowText names an operation so that a tool can be asked for it, and its money.
-func rowText(row *ingest.Row) string {
+func rowText(row *ingest.Row, resolved *decision.Resolved) string {
 	line := fmt.Sprintf("- %s of run %s: %s, %s", shownID(row.Ref), plain.Quote(row.Run, shortText), row.Completeness, row.Settlement)
 	if row.Counterparty != "" {
 		line += ", to " + plain.Quote(row.Counterparty, shortText)
@@ -187,6 +222,9 @@ func rowText(row *ingest.Row) string {
 		if row.Asset != "" {
 			line += " (atomic units) of " + plain.Quote(row.Asset, shortText)
 		}
+	}
+	if resolved != nil {
+		line += "; a person, not the trace, closed it as " + plain.Clean(resolved.Outcome, shortText)
 	}
 	return line
 }
@@ -236,9 +274,10 @@ func (s *service) getReceipt(ctx context.Context, a arguments) (answer, error) {
 		return answer{}, err
 	}
 	withEvents := a.flag("events", true)
-	found := answer{text: receiptText(r), json: appendReceipt(nil, r, withEvents)}
+	resolved := s.resolutions(ctx, r.Ref)[0]
+	found := answer{text: receiptText(r, resolved), json: appendReceipt(nil, r, resolved, withEvents)}
 	if !found.fits() {
-		found.text = verdictText(r) // the receipt itself comes first
+		found.text = verdictText(r, resolved) // the receipt itself comes first
 	}
 	if !found.fits() {
 		return answer{}, tooLarge(r, templateOf(a), withEvents)
@@ -279,8 +318,8 @@ func tooLarge(r *ingest.Receipt, template string, withEvents bool) error {
 }
 
 // receiptText says the verdict, each stage's state, what is missing, the faults.
-func receiptText(r *ingest.Receipt) string {
-	lines := []string{verdictText(r)}
+func receiptText(r *ingest.Receipt, resolved *decision.Resolved) string {
+	lines := []string{verdictText(r, resolved)}
 	var stages []string
 	for _, stage := range r.Stages() {
 		line := "- stage " + plain.Clean(stage.ID, shortText) + ": "
@@ -309,9 +348,13 @@ func receiptText(r *ingest.Receipt) string {
 	return strings.Join(lines, "\n")
 }
 
-func verdictText(r *ingest.Receipt) string {
-	return fmt.Sprintf("operation %s of run %s is %s by %s; settlement %s; %s",
+func verdictText(r *ingest.Receipt, resolved *decision.Resolved) string {
+	line := fmt.Sprintf("operation %s of run %s is %s by %s; settlement %s; %s",
 		shownID(r.Ref), plain.Quote(r.Run, shortText), r.Completeness(), plain.Clean(r.Template.Name, shortText), r.Settlement, count(r.EventCount(), "event"))
+	if resolved != nil {
+		line += "; " + resolvedWords(resolved)
+	}
+	return line
 }
 
 // someNames lists names, a repeated one once with its number, and counts what
@@ -346,8 +389,9 @@ func (s *service) explain(ctx context.Context, a arguments) (answer, error) {
 	}
 	// An explanation is no evidence, so it may be cut, at the end of a line. The
 	// conclusion is short and stays.
-	first, words := conclusion(r), receiptWords(r)
-	found := explainAnswer(r, first+words)
+	resolved := s.resolutions(ctx, r.Ref)[0]
+	first, words := conclusion(r, resolved), receiptWords(r)
+	found := explainAnswer(r, resolved, first+words)
 	rest := "\nThe rest was cut."
 	if line := commandLine("explain", r.Ref, templateOf(a)); line != "" {
 		rest += " `" + line + "`, with the server's own --dir, prints the whole."
@@ -358,13 +402,13 @@ func (s *service) explain(ctx context.Context, a arguments) (answer, error) {
 		if i := strings.LastIndexByte(short, '\n'); i > 0 {
 			short = short[:i]
 		}
-		found = explainAnswer(r, first+strings.ToValidUTF8(short, "")+rest)
+		found = explainAnswer(r, resolved, first+strings.ToValidUTF8(short, "")+rest)
 	}
 	return found, nil
 }
 
-func explainAnswer(r *ingest.Receipt, text string) answer {
-	return answer{text: text, json: appendExplain(nil, r, text)}
+func explainAnswer(r *ingest.Receipt, resolved *decision.Resolved, text string) answer {
+	return answer{text: text, json: appendExplain(nil, r, resolved, text)}
 }
 
 func (s *service) awaitOperation(ctx context.Context, a arguments) (answer, error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/settlewatch/settlewatch/guard/decision"
 	"github.com/settlewatch/settlewatch/ingest"
 	"github.com/settlewatch/settlewatch/internal/errcode"
 )
@@ -88,7 +89,7 @@ func TestAPageHasTheMembersOfTheDesignInOrder(t *testing.T) {
 	if diff := cmp.Diff(want, string(got.Structured)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(want, string(PageDocument(page))); diff != "" {
+	if diff := cmp.Diff(want, string(PageDocument(page, make([]*decision.Resolved, len(page.Operations))))); diff != "" {
 		t.Errorf("what the command line prints:\n%s", diff)
 	}
 	const text = `3 operations of 3 runs, newest first: 1 full, 2 partial; settlement: 2 settled, 1 none; more follow with next_cursor
@@ -239,7 +240,7 @@ func TestARowThatIsTooLargeByItselfIsShortened(t *testing.T) {
 	if !bytes.Contains(got.Structured, []byte(`"truncated":true`)) || bytes.Count(got.Structured, []byte(`"completeness"`)) != 1 {
 		t.Errorf("the answer is %.300s", got.Structured)
 	}
-	if !json.Valid(PageDocument(&ingest.Page{Operations: []ingest.Row{row}})) {
+	if !json.Valid(PageDocument(&ingest.Page{Operations: []ingest.Row{row}}, []*decision.Resolved{nil})) {
 		t.Error("the whole document is not JSON")
 	}
 }

@@ -374,6 +374,22 @@ func (t *Tx) findSet(numbers []int64) (int64, error) {
 	if n, ok := t.sets[string(key)]; ok {
 		return n, nil
 	}
+	if t.newSet > 0 && len(t.sets) < maxCached {
+		// Filling: every set there is, is in the cache.
+		n := t.newSet
+		t.newSet++
+		t.keepSet(n, key, numbers)
+		for _, name := range numbers {
+			if err := t.add(&t.newSetNames, 0, name, n); err != nil {
+				return 0, err
+			}
+		}
+		return n, t.add(&t.newSets, 0, n, key)
+	}
+	if err := t.drainSets(); err != nil {
+		return 0, err
+	}
+	t.newSet = 0
 	var n int64
 	err := t.row("SELECT set_no FROM name_sets WHERE names = ?", []any{key}, &n)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -399,6 +415,13 @@ func (t *Tx) keepSet(no int64, key []byte, numbers []int64) {
 	t.sets[string(key)], t.setNames[no] = no, numbers
 }
 
+func (t *Tx) drainSets() error {
+	if err := t.drain(&t.newSets); err != nil {
+		return err
+	}
+	return t.drain(&t.newSetNames)
+}
+
 func (t *Tx) forgetSets() {
 	t.sets, t.pairs, t.setNames = map[string]int64{}, map[[2]int64]int64{}, map[int64][]int64{}
 }
@@ -410,6 +433,9 @@ func (t *Tx) namesOf(set int64) ([]int64, error) {
 	}
 	if names, ok := t.setNames[set]; ok {
 		return names, nil
+	}
+	if err := t.drainSets(); err != nil {
+		return nil, err
 	}
 	var key []byte
 	if err := t.row("SELECT names FROM name_sets WHERE set_no = ?", []any{set}, &key); err != nil {

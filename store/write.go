@@ -32,6 +32,8 @@ type Tx struct {
 	newPayments rowBuffer
 	newNames    rowBuffer
 	newWords    rowBuffer
+	newSets     rowBuffer
+	newSetNames rowBuffer
 	newHours    rowBuffer
 	setCounts   counter
 	nameCounts  counter
@@ -43,6 +45,7 @@ type Tx struct {
 	setNames    map[int64][]int64  // the names of each
 	sums        sums               // what is not yet added to the kept counts
 	newWord     int64              // next word number while the cache holds every word; else 0
+	newSet      int64              // likewise the next name set
 	noHours     bool               // the table hours is empty
 	deferred    []string           // statements that make the indexes again; non-nil while filling
 }
@@ -80,6 +83,8 @@ func newTx(conn *sqlx.Conn) *Tx {
 		"network", "scheme", "amount", "settled", "at", "status", "priced", "flags")
 	t.newWords = newRowBuffer("words", 60, "word_no", "word")
 	t.newNames = newRowBuffer("operation_names", 60, "name", "class", "last_key", "op_no")
+	t.newSets = newRowBuffer("name_sets", 60, "set_no", "names")
+	t.newSetNames = newRowBuffer("name_set_names", 60, "name", "set_no")
 	t.newHours = newRowBuffer("hours", 40, "asset", "hour", "part", "payments", "unreadable", "amount", "settled")
 	t.setCounts = newCounter("set_counts", "operations", "set_no", "class", "blind")
 	t.nameCounts = newCounter("name_counts", "operations", "name", "class", "blind")
@@ -95,7 +100,7 @@ func (t *Tx) forget() {
 	t.forgetSets()
 	t.lately = [8]recent{}
 	t.sums = newSums()
-	for _, b := range []*rowBuffer{&t.newWords, &t.newOps, &t.newPayments, &t.newNames, &t.newHours, &t.setCounts.add, &t.nameCounts.add, &t.paidCounts.add} {
+	for _, b := range []*rowBuffer{&t.newWords, &t.newOps, &t.newPayments, &t.newNames, &t.newSets, &t.newSetNames, &t.newHours, &t.setCounts.add, &t.nameCounts.add, &t.paidCounts.add} {
 		b.args = b.args[:0]
 	}
 }
@@ -150,7 +155,7 @@ func (t *Tx) start() error {
 	}
 	t.rev++
 	t.stamp = t.rev
-	t.newWord, t.noHours = 0, false
+	t.newWord, t.newSet, t.noHours = 0, 0, false
 	t.added = Totals{}
 	return nil
 }
@@ -218,7 +223,7 @@ func (t *Tx) drain(b *rowBuffer) error {
 
 // flush writes the rows still buffered, and adds what was counted.
 func (t *Tx) flush() error {
-	for _, b := range []*rowBuffer{&t.newWords, &t.newOps, &t.newPayments, &t.newNames} {
+	for _, b := range []*rowBuffer{&t.newWords, &t.newOps, &t.newPayments, &t.newNames, &t.newSets, &t.newSetNames} {
 		if err := t.drain(b); err != nil {
 			return err
 		}
@@ -403,7 +408,7 @@ func (t *Tx) Fill() error {
 		AND sql IS NOT NULL ORDER BY name`); err != nil {
 		return err
 	}
-	t.deferred, t.newWord, t.stamp = []string{}, 1, 0
+	t.deferred, t.newWord, t.newSet, t.stamp = []string{}, 1, 1, 0
 	for _, i := range indexes {
 		t.deferred = append(t.deferred, i.SQL)
 		if _, err := t.conn.ExecContext(context.Background(), "DROP INDEX "+i.Name); err != nil {
@@ -487,17 +492,6 @@ func (t *Tx) wordNumber(w string) (any, error) {
 	}
 	t.words[w] = n
 	return n, nil
-}
-
-func (t *Tx) wordNumbers(words ...string) ([]any, error) {
-	out := make([]any, len(words))
-	for i, w := range words {
-		var err error
-		if out[i], err = t.word(w); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
 }
 
 // Type gives the number of a pair of event type and role.

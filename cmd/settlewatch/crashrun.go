@@ -94,6 +94,12 @@ func (p *process) kill() {
 	<-p.gone
 }
 
+func (p *process) wasKilled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.killed
+}
+
 // leave lets the process come to its end by itself, as a server does when its
 // host goes.
 func (p *process) leave() error {
@@ -169,16 +175,19 @@ func (p *process) wait(r *reply) {
 	late := time.NewTimer(p.within)
 	defer late.Stop()
 	if r.order.after > 0 {
-		defer time.AfterFunc(r.order.after, p.kill).Stop()
+		killer := time.AfterFunc(r.order.after, p.kill)
+		defer func() {
+			if !killer.Stop() {
+				<-p.gone
+			}
+		}()
 	}
 	for {
 		select {
 		case s, ok := <-p.said:
 			switch {
 			case !ok:
-				p.mu.Lock()
-				r.how = map[bool]string{true: stopped, false: vanished}[p.killed]
-				p.mu.Unlock()
+				r.how = map[bool]string{true: stopped, false: vanished}[p.wasKilled()]
 				return
 			case s.At == "answered":
 				r.said, r.how = s, answered

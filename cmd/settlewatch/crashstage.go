@@ -321,8 +321,13 @@ func (s *stage) count(replies []*reply) {
 // done takes note of how a step ended.
 func (s *stage) done(r *reply) {
 	switch r.how {
-	case settled:
-		s.seen.paid++
+	case settled, answered:
+		if r.how == settled {
+			s.seen.paid++
+		}
+		if r.p.wasKilled() {
+			s.drop(r.p) // too late to have hit anything
+		}
 	case stopped:
 		place := r.order.Stop
 		if place == "" {

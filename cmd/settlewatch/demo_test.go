@@ -58,8 +58,14 @@ func TestTheDemoTellsTheWholeStory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text != string(want) {
-		t.Errorf("it tells another story than %s (go test -run Demo -update ./cmd/settlewatch writes that anew):\n%s", golden, text)
+	now, before := strings.Split(text, "\n"), strings.Split(string(want), "\n")
+	for i := range min(len(now), len(before)) {
+		if now[i] != before[i] {
+			t.Fatalf("line %d is\n%s\nand in %s (go test ./cmd/settlewatch -run Demo -update writes it anew)\n%s", i+1, now[i], golden, before[i])
+		}
+	}
+	if len(now) != len(before) {
+		t.Errorf("%d lines, and in %s %d", len(now), golden, len(before))
 	}
 }
 

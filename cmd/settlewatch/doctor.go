@@ -19,6 +19,7 @@ import (
 
 	"github.com/settlewatch/settlewatch/assemble"
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
+	"github.com/settlewatch/settlewatch/guard/decision"
 	"github.com/settlewatch/settlewatch/ingest"
 	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/internal/plain"
@@ -26,21 +27,20 @@ import (
 )
 
 func (a *app) doctor() *cobra.Command {
-	var o rootOptions
-	var asJSON bool
+	var o guarded
 	c := a.command(&cobra.Command{
 		Use:   "doctor [flags]",
-		Short: "check the machine, the trace root, the index and the hosts",
+		Short: "check the machine, the trace root, the index, the guard and the hosts",
 		Long: `Check what settlewatch depends on and say what to do about each finding. The index is
 opened, brought up to date and read; fsck proves it right row by row. Exit status 3 when
 something fails: a root that is not there, a damaged run, run files that cannot be read, a
-broken template, an index that cannot be used.`,
+broken template, an index that cannot be used, a policy that cannot be read, a decisions
+log that does not verify.`,
 		Args: operands(0, 0),
 	}, func(ctx context.Context, _ []string) error {
-		return a.showFindings(a.examine(ctx, o), asJSON)
+		return a.showFindings(a.examine(ctx, &o), o.json)
 	})
 	o.flags(c.Flags())
-	jsonFlag(c.Flags(), &asJSON)
 	return c
 }
 
@@ -94,7 +94,7 @@ func (a *app) showFindings(d findings, asJSON bool) error {
 
 // examine makes every check. A check that cannot be made is a finding, not an
 // error. Without a root what needs none is still checked.
-func (a *app) examine(ctx context.Context, o rootOptions) findings {
+func (a *app) examine(ctx context.Context, o *guarded) findings {
 	var d findings
 	d.add("program", fine, "", "settlewatch %s, reads %s", version(), traceFormat)
 	root, err := o.resolve()
@@ -110,11 +110,12 @@ func (a *app) examine(ctx context.Context, o rootOptions) findings {
 		d.adapters(runs)
 		checkWatch(&d, filepath.Join(root, "events"))
 	}
-	d.templates(o)
+	d.templates(o.rootOptions)
 	if err == nil {
-		a.checkIndex(ctx, &d, o)
+		a.checkIndex(ctx, &d, o.rootOptions)
+		a.checkGuard(ctx, &d, o, root)
 	}
-	a.checkHosts(&d, o)
+	a.checkHosts(&d, o.rootOptions)
 	return d
 }
 
@@ -354,7 +355,7 @@ func (a *app) checkIndex(ctx context.Context, d *findings, o rootOptions) {
 		d.add("index", warning, "--index with a file on a local disk", "the index is on %s, where its locks cannot be relied on", kind)
 	}
 	guard := o.guardAt(s.Root)
-	for _, file := range slices.Compact([]string{guard, filepath.Dir(s.Index), s.Index}) {
+	for _, file := range slices.Compact([]string{guard, filepath.Join(guard, decision.FileName), filepath.Dir(s.Index), s.Index}) {
 		if who := a.othersWrite(file); who != "" && !s.Private {
 			d.add("permissions", warning, "chmod go-w "+shellWord(file), "%s may write to %s, and so change answers", who, shown(file))
 		}
@@ -364,7 +365,7 @@ func (a *app) checkIndex(ctx context.Context, d *findings, o rootOptions) {
 			"the guard directory %s is open to others (mode %04o); settlewatch makes it 0700", shown(guard), perm)
 	}
 	if d.quiet("permissions") {
-		d.add("permissions", fine, "", "nobody else may write to the root or the index")
+		d.add("permissions", fine, "", "nobody else may write to the root, the index or the decisions log")
 	}
 }
 
@@ -420,6 +421,15 @@ func (a *app) checkHosts(d *findings, o rootOptions) {
 				d.add("hosts", notice, again(h.id)+" --write", "%s starts %s by a name that depends on its PATH", h.name, shown(command))
 			} else {
 				d.add("hosts", fine, "", "%s starts %s", h.name, shown(command))
+			}
+			switch policy := server.policy(); {
+			case policy == "":
+				d.add("hosts", notice, again(h.id)+" --write", "%s has it judge by the built-in defaults: no --guard-config is in its entry", h.name)
+			default:
+				if _, err := os.Stat(policy); err != nil {
+					d.add("hosts", warning, again(h.id)+" --write makes one there",
+						"%s has it judge by the policy %s, which cannot be read (%v): every check is a review", h.name, shown(policy), bare(err))
+				}
 			}
 			if dir, err := filepath.Abs(string(o.dir)); err == nil && server.root() != "" && server.root() != dir {
 				d.add("hosts", notice, "nothing, if that is meant; to have both: "+again(h.id)+" --name NAME --write",

@@ -19,13 +19,14 @@ The text is what the agent is told; above it stands what the payment was for.
 ` + operandsHelp,
 		Args: operands(0, 2),
 	}, func(ctx context.Context, args []string) error {
-		return a.withReceipt(ctx, o, args, func(r *ingest.Receipt) error {
+		return a.withReceipt(ctx, o, args, func(x *ingest.Indexer, r *ingest.Receipt) error {
+			resolved := a.resolutions(ctx, x, r.Ref)[0]
 			if o.json {
-				return a.document(mcp.ExplainDocument(r))
+				return a.document(mcp.ExplainDocument(r, resolved))
 			}
 			a.show(paidTable(r))
 			a.say("")
-			a.tell(mcp.Explanation(r))
+			a.tell(mcp.Explanation(r, resolved))
 			return nil
 		})
 	})

@@ -98,6 +98,14 @@ func (o *guarded) repeat() string { return o.rootOptions.repeat() + o.guardOptio
 // again is a command of ours on the same root, for hints.
 func (o *guarded) again(command string) string { return "settlewatch " + command + o.repeat() }
 
+// after is again for any command of ours: not all of them take the guard's flags.
+func (o *guarded) after(command string) string {
+	if name, _, _ := strings.Cut(command, " "); !slices.Contains(guardCommands, name) {
+		return "settlewatch " + command + o.rootOptions.repeat()
+	}
+	return o.again(command)
+}
+
 // guardian is what a person asks of *guard.Guard.
 type guardian interface {
 	Policy() *guard.Policy
@@ -177,7 +185,7 @@ func (o *guarded) wordedGuard(err error) error {
 var ourCommand = regexp.MustCompile("`settlewatch [a-z][^`]*`")
 
 // guardCommands are those that take the flags of guardOptions.
-var guardCommands = []string{"baseline", "check", "damage", "freeze", "headroom", "hold", "policy", "resolve", "review", "unfreeze"}
+var guardCommands = []string{"baseline", "check", "damage", "doctor", "freeze", "headroom", "hold", "policy", "resolve", "review", "status", "unfreeze"}
 
 // policyFile is a policy and where it came from.
 type policyFile struct {

@@ -1,15 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 
 	"github.com/settlewatch/settlewatch/assemble"
 	"github.com/settlewatch/settlewatch/guard"
 	"github.com/settlewatch/settlewatch/guard/decision"
 	"github.com/settlewatch/settlewatch/ingest"
+	"github.com/settlewatch/settlewatch/internal/errcode"
+	"github.com/settlewatch/settlewatch/mcp"
 	"github.com/settlewatch/settlewatch/store"
 )
 
@@ -69,6 +75,52 @@ func (a *app) guardOf(x guard.Index, dir string, g guardOptions, start *policySt
 		o.Template = func(name string) (*assemble.Resolved, error) { return indexer.Library().Resolve(name, nil) }
 	}
 	return o
+}
+
+// guardFor is the guard of an index that is open already, for a command that shows
+// how things stand: a policy that cannot be read is one of them.
+func (a *app) guardFor(ctx context.Context, x *ingest.Indexer, g guardOptions) (*guard.Guard, error) {
+	logged, err := loggedPolicy(ctx, a, x.GuardDir())
+	if err != nil {
+		return nil, err
+	}
+	start := &policyStart{}
+	p, fault := g.readPolicy(x.Root(), logged)
+	if fault == nil {
+		start.policyFile = *p
+	} else {
+		start.path = g.absolute()
+		if logged != nil {
+			// Whose signatures count is still known.
+			start.policy = guard.DefaultPolicy()
+			start.policy.Operators = logged.Operators
+			start.path = cmp.Or(start.path, logged.Path)
+		}
+	}
+	return guard.New(a.guardOf(x, x.GuardDir(), g, start, fault))
+}
+
+// resolutions are what people found out about operations, nil for each of which
+// nobody said anything. A log that cannot be read is said beside the answer: the
+// receipts are there all the same.
+func (a *app) resolutions(ctx context.Context, x *ingest.Indexer, refs ...ingest.Ref) []*decision.Resolved {
+	none := make([]*decision.Resolved, len(refs))
+	if _, err := os.Stat(filepath.Join(x.GuardDir(), decision.FileName)); len(refs) == 0 || errors.Is(err, fs.ErrNotExist) {
+		return none
+	}
+	g, err := a.guardFor(ctx, x, guardOptions{})
+	if err == nil {
+		asked := make([]decision.Ref, len(refs))
+		for i, r := range refs {
+			asked[i] = mcp.LineRef(r)
+		}
+		var found []*decision.Resolved
+		if found, err = g.Resolutions(ctx, asked); err == nil {
+			return found
+		}
+	}
+	a.note("note: what people said of operations is not shown: %s", errcode.Of(err).Message)
+	return none
 }
 
 // loggedPolicy is the last policy line of the log in a guard directory, nil for

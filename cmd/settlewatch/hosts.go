@@ -11,6 +11,7 @@ type host struct {
 	id, name string
 	key      string // member of its file that holds the servers
 	comments bool   // its file may hold comments
+	scans    bool   // it takes every file beside its own for one of its own
 	file     func(p places) string
 	entry    func(command string, args []string) object
 	after    string // what makes it notice
@@ -87,7 +88,7 @@ var hosts = []host{
 		after: "look for the server in Cline's MCP list",
 	},
 	{
-		id: "continue", name: "Continue", key: "mcpServers", entry: plainEntry,
+		id: "continue", name: "Continue", key: "mcpServers", scans: true, entry: plainEntry,
 		file:  func(p places) string { return filepath.Join(p.project, ".continue", "mcpServers", "settlewatch.json") },
 		after: "use agent mode; Continue offers MCP tools only there",
 	},

@@ -22,6 +22,7 @@ type installOptions struct {
 	rootOptions
 	name   string
 	config path
+	guard  path // --guard-config
 	write  bool
 	json   bool
 }
@@ -42,6 +43,10 @@ func (a *app) install() *cobra.Command {
 --write it is merged into that file: everything else in it stays as it is, and a copy of
 the old file is left beside it. Without a host the known ones are listed.
 
+The entry names a policy: the one the host names already, else one beside the host's
+file. Where there is none, --write puts a starter there, with comments, a limit of what
+may be spent in all in a day, and the defaults; a file that exists is never changed.
+
 HOST is one of ` + strings.Join(ids, ", ") + `.`,
 		Args:      operands(0, 1),
 		ValidArgs: ids,
@@ -60,7 +65,8 @@ HOST is one of ` + strings.Join(ids, ", ") + `.`,
 	o.rootOptions.flags(f)
 	f.StringVar(&o.name, "name", serverName, "name of the server in the host")
 	f.Var(&o.config, "config", "the host's configuration file, if it is elsewhere")
-	f.BoolVar(&o.write, "write", false, "merge the entry into the file")
+	f.Var(&o.guard, "guard-config", "policy file the entry names (default: the one it names already, else NAME-policy.json beside the host's file)")
+	f.BoolVar(&o.write, "write", false, "merge the entry into the file, and write a starter policy where there is none")
 	jsonFlag(f, &o.json)
 	return c
 }
@@ -102,12 +108,17 @@ type server struct {
 
 // root is the trace root the server would read; "" when that cannot be told,
 // as for one that depends on where the host starts it.
-func (s server) root() string {
+func (s server) root() string { return s.absolute("--dir") }
+
+// policy is the policy file the server would judge by, likewise.
+func (s server) policy() string { return s.absolute("--guard-config") }
+
+func (s server) absolute(flag string) string {
 	for i, arg := range s.Args {
-		if dir, ok := strings.CutPrefix(arg, "--dir="); ok && filepath.IsAbs(dir) {
-			return filepath.Clean(dir)
+		if value, ok := strings.CutPrefix(arg, flag+"="); ok && filepath.IsAbs(value) {
+			return filepath.Clean(value)
 		}
-		if arg == "--dir" && i+1 < len(s.Args) && filepath.IsAbs(s.Args[i+1]) {
+		if arg == flag && i+1 < len(s.Args) && filepath.IsAbs(s.Args[i+1]) {
 			return filepath.Clean(s.Args[i+1])
 		}
 	}
@@ -137,10 +148,6 @@ func configured(file string, h host, name string) (state string, found server) {
 }
 
 func (a *app) runInstall(o installOptions, h host) error {
-	entry, err := a.serverEntry(o, h)
-	if err != nil {
-		return err
-	}
 	file := string(o.config)
 	if file == "" {
 		p, err := a.places()
@@ -149,13 +156,24 @@ func (a *app) runInstall(o installOptions, h host) error {
 		}
 		file = h.file(p)
 	}
-	if file, err = filepath.Abs(file); err != nil {
+	file, err := filepath.Abs(file)
+	if err != nil {
 		return errcode.Wrap(err, errcode.Input, "an absolute path", "find %s", plain.Quote(string(o.config), plain.Detail))
+	}
+	_, before := configured(file, h, o.name)
+	p, err := o.policyFor(h, file, before)
+	if err != nil {
+		return err
+	}
+	a.notePolicy(p)
+	entry, err := a.serverEntry(o, h, p.path)
+	if err != nil {
+		return err
 	}
 	whole := object{{h.key, object{{o.name, entry}}}}
 	if !o.write {
 		if o.json {
-			a.answer(installJSON(h, o, file, entry, false, ""))
+			a.answer(p.addTo(installJSON(h, o, file, entry, false, ""), false))
 			return nil
 		}
 		a.say("%s reads its servers from %s", h.name, plain.Quote(file, plain.Detail))
@@ -163,12 +181,27 @@ func (a *app) runInstall(o installOptions, h host) error {
 		a.say("")
 		a.out.Write(append(encodeJSON(whole, 2), '\n'))
 		a.say("")
+		if p.starter != nil {
+			a.say("and this policy into %s:", plain.Quote(p.path, plain.Explanation))
+			a.say("")
+			a.out.Write(p.starter)
+		} else {
+			a.say("the policy %s is there and stays as it is", plain.Quote(p.path, plain.Explanation))
+		}
+		a.say("")
 		a.say("or let settlewatch do it: %s --write", oneLine(o.again(h.id)))
 		return nil
 	}
-	_, before := configured(file, h, o.name)
+	// The policy first: no server shall be told of one that is not there.
+	made, err := p.write()
+	if err != nil {
+		return err
+	}
 	backup, changed, err := a.writeEntry(file, h, o.name, entry)
 	if err != nil {
+		if made {
+			_ = os.Remove(p.path) // nobody names it
+		}
 		return o.refuseFile(file, h, err)
 	}
 	replaced := before.root()
@@ -176,7 +209,7 @@ func (a *app) runInstall(o installOptions, h host) error {
 		replaced = ""
 	}
 	if o.json {
-		a.answer(installJSON(h, o, file, entry, changed, backup).add("replaced_dir", replaced))
+		a.answer(p.addTo(installJSON(h, o, file, entry, changed, backup).add("replaced_dir", replaced), made))
 		return nil
 	}
 	switch {
@@ -190,6 +223,9 @@ func (a *app) runInstall(o installOptions, h host) error {
 	if replaced != "" {
 		a.tell("replaced the entry for " + shown(replaced) + "; use --name to keep both")
 	}
+	if made {
+		a.tell("wrote the starter policy " + plain.Quote(p.path, plain.Explanation) + ": read it, change it, and check it with settlewatch policy check " + shellWord(p.path))
+	}
 	a.say("now %s", h.after)
 	return nil
 }
@@ -201,7 +237,7 @@ func installJSON(h host, o installOptions, file string, entry object, written bo
 
 // serverEntry is what the host is told to start. Hosts start servers in
 // directories of their own, so every path is absolute.
-func (a *app) serverEntry(o installOptions, h host) (object, error) {
+func (a *app) serverEntry(o installOptions, h host, policy string) (object, error) {
 	command, err := a.env.executable()
 	if err != nil {
 		return nil, errcode.Wrap(err, errcode.Input, "install the binary with `go install ./cmd/settlewatch` and call it by its path", "find this program's own file")
@@ -217,7 +253,7 @@ func (a *app) serverEntry(o installOptions, h host) (object, error) {
 	for _, f := range []struct {
 		flag  string
 		value path
-	}{{"--dir", o.dir}, {"--index", o.index}, {"--guard-dir", o.guardDir}, {"--templates-dir", o.templatesDir}} {
+	}{{"--dir", o.dir}, {"--index", o.index}, {"--guard-dir", o.guardDir}, {"--templates-dir", o.templatesDir}, {"--guard-config", path(policy)}} {
 		if f.value == "" {
 			continue
 		}
@@ -300,6 +336,9 @@ func (o *installOptions) again(host string) string {
 	}
 	if o.config != "" {
 		command += " --config " + shellWord(string(o.config))
+	}
+	if o.guard != "" {
+		command += " --guard-config " + shellWord(string(o.guard))
 	}
 	return command
 }

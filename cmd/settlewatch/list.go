@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/settlewatch/settlewatch/assemble"
+	"github.com/settlewatch/settlewatch/guard/decision"
 	"github.com/settlewatch/settlewatch/ingest"
 	"github.com/settlewatch/settlewatch/internal/plain"
 	"github.com/settlewatch/settlewatch/mcp"
@@ -72,10 +73,15 @@ func (a *app) runList(ctx context.Context, o listOptions) error {
 	if page.RunsScanned == 0 {
 		a.noteEmpty(o.rootOptions)
 	}
-	if o.json {
-		return a.document(mcp.PageDocument(page))
+	refs := make([]ingest.Ref, len(page.Operations))
+	for i := range page.Operations {
+		refs[i] = page.Operations[i].Ref
 	}
-	p := listing{Page: page, every: "settlewatch status --json" + o.repeat(), whole: o.query.Cursor == "" && page.NextCursor == "" && !o.filtered(),
+	resolved := a.resolutions(ctx, x, refs...)
+	if o.json {
+		return a.document(mcp.PageDocument(page, resolved))
+	}
+	p := listing{Page: page, resolved: resolved, every: "settlewatch status --json" + o.repeat(), whole: o.query.Cursor == "" && page.NextCursor == "" && !o.filtered(),
 		only: func(r ingest.Ref) bool {
 			found, err := x.Resolve(ctx, r)
 			return err == nil && strings.HasPrefix(found.Operation, r.Operation) && found.Operation != r.Operation
@@ -206,6 +212,8 @@ func damageJSON(damage []ingest.Damage) []object {
 // listing is a page and how it is introduced.
 type listing struct {
 	*ingest.Page
+	resolved []*decision.Resolved // what people found out, one for each operation
+
 	title string                    // "newest 50 of 1,234 operations"; "" to count the rows
 	more  string                    // command that shows the next page, if there is one
 	every string                    // command that lists every damaged run
@@ -252,7 +260,7 @@ func (a *app) pageTable(p listing, oneRun bool) *table {
 		for i, r := range p.Operations {
 			cells := []string{
 				ids[i], r.Completeness, dash(r.Settlement), dash(short(r.Counterparty)),
-				dash(r.Amount), dash(short(r.Asset)), r.LastEventAt, dash(notes(r)),
+				dash(r.Amount), dash(short(r.Asset)), r.LastEventAt, dash(notes(r, p.resolved[i])),
 			}
 			if !oneRun {
 				cells = append([]string{r.Run}, cells...)
@@ -324,8 +332,11 @@ func (p listing) beginnings(ids []string) []string {
 }
 
 // notes is what else a person should see in a row.
-func notes(r ingest.Row) string {
+func notes(r ingest.Row, resolved *decision.Resolved) string {
 	var words []string
+	if resolved != nil {
+		words = append(words, "closed as "+resolved.Outcome+" by a person")
+	}
 	switch len(r.MissingStages) {
 	case 0:
 		if r.Completeness == "partial" && r.Exceptions == 0 {

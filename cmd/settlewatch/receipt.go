@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
+	"github.com/settlewatch/settlewatch/guard/decision"
 	"github.com/settlewatch/settlewatch/ingest"
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
@@ -42,12 +43,12 @@ format stores it.
 ` + operandsHelp,
 		Args: operands(0, 2),
 	}, func(ctx context.Context, args []string) error {
-		return a.withReceipt(ctx, o, args, func(r *ingest.Receipt) error {
+		return a.withReceipt(ctx, o, args, func(x *ingest.Indexer, r *ingest.Receipt) error {
 			if o.json {
 				a.out.Write(append(r.Append(nil, 2, 0), '\n'))
 				return nil
 			}
-			a.showReceipt(r)
+			a.showReceipt(r, a.resolutions(ctx, x, r.Ref)[0])
 			return nil
 		})
 	})
@@ -56,7 +57,7 @@ format stores it.
 }
 
 // withReceipt finds the operation the operands name and hands its receipt on.
-func (a *app) withReceipt(ctx context.Context, o receiptOptions, args []string, show func(*ingest.Receipt) error) error {
+func (a *app) withReceipt(ctx context.Context, o receiptOptions, args []string, show func(*ingest.Indexer, *ingest.Receipt) error) error {
 	want := 2
 	if o.null {
 		want = 1
@@ -95,7 +96,7 @@ func (a *app) withReceipt(ctx context.Context, o receiptOptions, args []string, 
 	if err != nil {
 		return err
 	}
-	return show(r)
+	return show(x, r)
 }
 
 // paidTable says what the payment of an operation was for: what was asked, if
@@ -135,13 +136,30 @@ func transactions(r *ingest.Receipt) []string {
 	return found
 }
 
-func (a *app) showReceipt(r *ingest.Receipt) {
+// resolvedWords says what a person found out, and who that was. The receipt stays as
+// it was witnessed (guard contract, section 6).
+func resolvedWords(r *decision.Resolved) string {
+	line := r.Outcome + ", says a person and not the trace"
+	if r.Time != "" {
+		line += ", paid at " + r.Time
+	}
+	by := r.DecidedBy
+	if r.Key != "" {
+		by = "signed by " + plain.Quote(r.DecidedBy, plain.Detail)
+	}
+	return line + " (" + by + "): " + plain.Quote(r.Note, plain.Explanation)
+}
+
+func (a *app) showReceipt(r *ingest.Receipt, resolved *decision.Resolved) {
 	t := table{width: plain.Explanation}
 	t.row("", "run", r.Run)
 	t.row("", "operation", operationName([]byte(r.Operation), r.Ref.Null))
 	t.row("", "template", fmt.Sprintf("%s (%s)", r.Template.Name, r.Template.Origin))
 	t.row(verdictStyle(r.Full(), len(r.Exceptions())), "verdict", r.Completeness())
 	t.row(settlementStyle(r.Settlement), "settlement", dash(r.Settlement))
+	if resolved != nil {
+		t.row("", "resolved", resolvedWords(resolved))
+	}
 	t.row("", "events", fmt.Sprint(r.EventCount()))
 	paid := paidTable(r)
 	t.rows, t.styles = append(t.rows, paid.rows...), append(t.styles, paid.styles...)

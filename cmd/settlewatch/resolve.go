@@ -15,6 +15,7 @@ import (
 	"github.com/settlewatch/settlewatch/ingest"
 	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/internal/plain"
+	"github.com/settlewatch/settlewatch/mcp"
 )
 
 type resolveOptions struct {
@@ -122,14 +123,6 @@ func (o *resolveOptions) named(args []string) (ingest.Ref, error) {
 	return r, nil
 }
 
-// lineRef is an operation as lines of the log address it.
-func lineRef(r ingest.Ref) decision.Ref {
-	if r.Null {
-		return decision.Ref{Run: r.Run}
-	}
-	return decision.Ref{Run: r.Run, Operation: &r.Operation}
-}
-
 func (a *app) resolveOne(ctx context.Context, o *resolveOptions, args []string) error {
 	typed, err := o.named(args)
 	if err != nil {
@@ -145,7 +138,7 @@ func (a *app) resolveOne(ctx context.Context, o *resolveOptions, args []string) 
 			found = typed // its evidence may have vanished; what was said of it has not
 			found.Run = strings.TrimPrefix(found.Run, "run:")
 		}
-		ref := lineRef(found)
+		ref := mcp.LineRef(found)
 		if o.undo {
 			if err := g.Unresolve(ctx, ref, o.note); err != nil {
 				return err

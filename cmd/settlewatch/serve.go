@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/settlewatch/settlewatch/guard"
+	"github.com/settlewatch/settlewatch/guard/decision"
 	"github.com/settlewatch/settlewatch/ingest"
 	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/mcp"
@@ -231,6 +232,14 @@ func (l lateGuard) Headroom(ctx context.Context, q guard.HeadroomQuery) (*guard.
 		return nil, err
 	}
 	return g.Headroom(ctx, q)
+}
+
+func (l lateGuard) Resolutions(ctx context.Context, refs []decision.Ref) ([]*decision.Resolved, error) {
+	g, err := l.guard()
+	if err != nil {
+		return nil, err
+	}
+	return g.Resolutions(ctx, refs)
 }
 
 func (l lateGuard) ReleaseHold(ctx context.Context, id, actor string) error {

@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,10 +16,7 @@ import (
 // was read is answered, and the server ends by itself with status 0.
 func TestServeEndsWhenItIsStopped(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	root := t.TempDir()
-	if err := os.CopyFS(filepath.Join(root, "events"), os.DirFS(filepath.Join("demo", "events"))); err != nil {
-		t.Fatal(err)
-	}
+	root := recorded(t, "02-settle-timeout")
 	ctx, stop := context.WithCancel(t.Context())
 	in, requests := io.Pipe()
 	answers, out := io.Pipe()
@@ -49,7 +44,7 @@ func TestServeEndsWhenItIsStopped(t *testing.T) {
 	got := ask(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_operations","arguments":{}}}`)
 	content, _ := got["result"].(map[string]any)["structuredContent"].(map[string]any)
 	rows, _ := content["operations"].([]any)
-	if len(rows) != 4 {
+	if len(rows) != 15 {
 		t.Errorf("%d operations: %v", len(rows), got)
 	}
 	// What the agent is told and what `list --json` prints are one document.

@@ -12,16 +12,17 @@ import (
 )
 
 func (a *app) status() *cobra.Command {
-	var o rootOptions
-	var asJSON, every bool
+	var o guarded
+	var every bool
 	c := a.command(&cobra.Command{
 		Use:   "status [flags]",
-		Short: "show what the index holds and which runs are damaged",
+		Short: "show what the index holds, which runs are damaged and how the guard stands",
 		Long: `Show what the index holds, where it is, the newest runs, damaged runs and unfinished
-lines. The latest run is the last by file name, which recorders make of the time.`,
+lines, then the guard: whether it can judge, by which policy, and what waits for a
+person. The latest run is the last by file name, which recorders make of the time.`,
 		Args: operands(0, 0),
 	}, func(ctx context.Context, _ []string) error {
-		x, err := a.open(ctx, o)
+		x, err := a.open(ctx, o.rootOptions)
 		if err != nil {
 			return err
 		}
@@ -31,28 +32,30 @@ lines. The latest run is the last by file name, which recorders make of the time
 			return err
 		}
 		var runs []string
-		if every || !asJSON {
+		if every || !o.json {
 			if runs, err = x.Runs(ctx); err != nil {
 				return err
 			}
 		}
 		if s.Counts.Runs == 0 {
-			a.noteEmpty(o)
+			a.noteEmpty(o.rootOptions)
 		}
-		if asJSON {
-			answer := statusJSON(s)
+		stands := a.standing(ctx, x, o.guardOptions)
+		if o.json {
+			answer := append(statusJSON(s), member{"guard", standingJSON(stands)})
 			if every {
 				answer = append(answer, member{"run_ids", runs})
 			}
 			a.answer(answer)
 			return nil
 		}
-		a.showStatus(s, runs, every, o)
+		a.showStatus(s, runs, every, o.rootOptions)
+		a.say("")
+		a.showStanding(stands, o.after)
 		return nil
 	})
 	o.flags(c.Flags())
 	c.Flags().BoolVar(&every, "runs", false, "list the id of every run, the latest last")
-	jsonFlag(c.Flags(), &asJSON)
 	return c
 }
 
