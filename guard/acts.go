@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/settlewatch/settlewatch/guard/decision"
@@ -14,14 +15,37 @@ import (
 // ReleaseHold ends a hold of the same actor (guard contract, section 5): over HTTP
 // the subject it was given to, on stdio the process it was given to.
 func (g *Guard) ReleaseHold(ctx context.Context, id, actor string) error {
-	_, err := g.update(ctx, actor, func(s *decision.State) ([]decision.Body, error) {
-		h := s.Hold(id, g.now())
+	return g.release(ctx, id, actor, decision.Released{HoldID: id, Why: "released"}, func(h *decision.HoldState) error {
 		if h == nil || !g.owns(h, actor) {
 			// The same words for both: whose holds there are is nobody else's business.
-			return nil, holdNotFound(id)
+			return holdNotFound(id)
 		}
-		return []decision.Body{decision.Released{HoldID: id, Why: "released"}}, nil
+		return nil
 	})
+}
+
+// release ends a hold, unless its payment has: then that is written down and the
+// hold is not found.
+func (g *Guard) release(ctx context.Context, id, actor string, line decision.Released, may func(*decision.HoldState) error) error {
+	paid := false
+	_, err := g.decide(ctx, actor, func(v *store.View, s *decision.State) ([]decision.Body, error) {
+		paid = false
+		h := s.Hold(id, g.now())
+		if err := may(h); err != nil {
+			return nil, err
+		}
+		m, err := g.match(v, s, g.now())
+		if err != nil {
+			return nil, err
+		}
+		if paid = !slices.Contains(m.active, h); paid {
+			return m.ended, nil
+		}
+		return append(m.ended, line), nil
+	})
+	if err == nil && paid {
+		return holdNotFound(id)
+	}
 	return err
 }
 
@@ -40,24 +64,20 @@ func holdNotFound(id string) error {
 
 // EndHold ends any hold; it is a person's act.
 func (g *Guard) EndHold(ctx context.Context, id, note string) error {
-	_, err := g.update(ctx, "", func(s *decision.State) ([]decision.Body, error) {
-		if s.Hold(id, g.now()) == nil {
-			return nil, errcode.New(errcode.HoldNotFound, "list them with `settlewatch hold list`", "no active hold has the id %s", plain.Quote(id, plain.Detail))
+	return g.release(ctx, id, "", decision.Released{HoldID: id, Why: "released", Note: note}, func(h *decision.HoldState) error {
+		if h == nil {
+			return errcode.New(errcode.HoldNotFound, "list them with `settlewatch hold list`", "no active hold has the id %s", plain.Quote(id, plain.Detail))
 		}
-		return []decision.Body{decision.Released{HoldID: id, Why: "released", Note: note}}, nil
+		return nil
 	})
-	return err
 }
 
 // Holds lists the active holds, oldest first.
 func (g *Guard) Holds(ctx context.Context) ([]HoldView, error) {
-	s, err := g.log.Read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	now := g.now()
 	var out []HoldView
-	err = g.ask(ctx, func(view *store.View) error {
+	err := g.look(ctx, func(view *store.View, s *decision.State) error {
+		out = nil
+		now := g.now()
 		m, err := g.match(view, s, now)
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,7 +57,7 @@ func (g *Guard) Check(ctx context.Context, r Request) (*Verdict, error) {
 			if len(lost) > 0 {
 				// Evidence vanished while nobody looked: that is written down first,
 				// so that the verdict knows it.
-				return append(lost, g.seen.lines(s)...), nil
+				return slices.Concat(lost, g.seen.lines(s)), nil
 			}
 			v, bodies, err = g.judge(view, at, s, ask, extra)
 			return bodies, err
@@ -121,7 +122,7 @@ func (g *Guard) judge(view *store.View, at snapshot, s *decision.State, ask *Ask
 	bodies := h.ended // holds and approvals that payments have used up
 	switch v.Decision {
 	case Allow:
-		more, err := g.allowed(s, ask, v, now)
+		more, err := g.allowed(view, s, ask, v, now)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -140,7 +141,7 @@ func (g *Guard) judge(view *store.View, at snapshot, s *decision.State, ask *Ask
 }
 
 // allowed gives the lines an allow needs on disk before it is told.
-func (g *Guard) allowed(s *decision.State, ask *Ask, v *Verdict, now time.Time) ([]decision.Body, error) {
+func (g *Guard) allowed(view *store.View, s *decision.State, ask *Ask, v *Verdict, now time.Time) ([]decision.Body, error) {
 	var line decision.Body
 	switch {
 	// An approval is for one payment, so redeeming it always makes a hold (guard
@@ -151,6 +152,9 @@ func (g *Guard) allowed(s *decision.State, ask *Ask, v *Verdict, now time.Time) 
 			return nil, err
 		}
 		h := decision.Held{HoldID: id, Intent: ask.Intent, ExpiresAt: now.Add(time.Duration(g.policy.HoldSeconds) * time.Second).UTC(), ReviewID: v.Redeems}
+		if h.Before, err = g.before(view, s, ask.Intent, now); err != nil {
+			return nil, err
+		}
 		v.Hold = &Hold{ID: id, Amount: g.policy.Units(ask.Intent.Asset, ask.Intent.Amount), Asset: ask.Intent.Asset, ExpiresAt: h.ExpiresAt}
 		line = h
 	case !g.policy.LogAllows || s.RecentVerdict("allowed", ask.Intent, "", now):
@@ -173,10 +177,8 @@ func (g *Guard) opened(s *decision.State, h *history, r *Record, ask *Ask, v *Ve
 		v.Handoff = g.handoff(v.ReviewID)
 		return nil
 	}
-	// One that is approved and unused answers the same question, unless it has
-	// just been shown not to cover this.
-	if usable := s.UsableFor(ask.Intent, now); usable != nil && usable.ReviewID != ask.ReviewID {
-		v.ReviewID = usable.ReviewID
+	if id := usable(s, h, ask, now); id != "" {
+		v.ReviewID = id
 		return nil
 	}
 	if n := s.Pending(ask.Actor, now); n >= g.policy.MaxPendingReviews {
@@ -202,6 +204,23 @@ func (g *Guard) opened(s *decision.State, h *history, r *Record, ask *Ask, v *Ve
 	}
 }
 
+// usable is the newest approved and unused review of the same intent, which answers
+// the same question; "" for none. One the request has just been shown not to be
+// covered by is none, nor are older ones, so that nobody is sent from one to the
+// other. One that a payment in the trace has used up is used, though the line that
+// says so is only being written (guard contract, section 4).
+func usable(s *decision.State, h *history, ask *Ask, now time.Time) string {
+	for _, r := range slices.Backward(s.Approvals(now)) {
+		if r.ReviewID == ask.ReviewID {
+			break
+		}
+		if _, used := h.approvals[r.ReviewID]; !used && r.Intent.Same(ask.Intent) {
+			return r.ReviewID
+		}
+	}
+	return ""
+}
+
 // handoff says where a person decides, from configuration only.
 func (g *Guard) handoff(id string) *Handoff {
 	if u := g.policy.ReviewURL; u != "" {
@@ -213,13 +232,20 @@ func (g *Guard) handoff(id string) *Handoff {
 
 // notReady is the verdict of a guard that cannot judge. What freezes still does.
 func (g *Guard) notReady(ctx context.Context, ask *Ask, cause error) *Verdict {
-	r := &Record{}
-	if s, err := g.log.Read(ctx); err == nil || s != nil {
-		r.Frozen = g.frozen(s, ask)
-	} else if g.frozenByFile() {
-		r.Frozen = g.frozen(nil, ask)
+	policy := g.policy
+	if g.o.Policy == nil {
+		policy = nil // the defaults are not what the file says
 	}
-	return Judge(g.policy, &Facts{NotReady: why(cause)}, r, ask, g.now())
+	r := &Record{Frozen: g.frozen(nil, ask)}
+	// What people refused needs the log alone.
+	if s, err := g.log.Read(ctx); err == nil {
+		r = g.record(s, &history{matching: &matching{}}, ask, g.now())
+		r.Approval, r.NoApproval = nil, ""
+	} else if unsound := asUnsound(err); unsound != nil {
+		r = g.record(unsound.State, &history{matching: &matching{}}, ask, g.now())
+		r.Approval, r.NoApproval, r.Unsound = nil, "", unsound.Reason
+	}
+	return Judge(policy, &Facts{NotReady: why(cause)}, r, ask, g.now())
 }
 
 // unsound is the verdict where the log does not verify: what can still be read
@@ -238,7 +264,7 @@ func (g *Guard) unsound(ctx context.Context, ask *Ask, extra *assemble.Template,
 			return err
 		}
 		r := g.record(s, h, ask, now)
-		r.Unsound = cause.Error()
+		r.Unsound = cause.Reason
 		r.Approval, r.NoApproval = nil, ""
 		v = Judge(g.policy, h.facts, r, ask, now)
 		return nil

@@ -89,18 +89,18 @@ func (d *damages) unacknowledged(ix Index, v *store.View, at snapshot, s *decisi
 			continue
 		}
 		run := decision.EncodeID(found.RunID)
+		// Everything that begins before accepted is accepted, nothing behind it.
 		accepted, ok := s.Acknowledged(run)
 		if base, based := s.BaselineOf(run); based {
-			// A line that begins where the baseline ends comes after it.
-			accepted, ok = max(accepted, base.Covered-1), true
+			accepted, ok = max(accepted, base.Covered), true
 		}
-		item := DamageItem{Run: run, Line: found.Line, Offset: found.Offset, Reason: found.Reason, Faults: found.Faults, Through: found.Through}
+		item := DamageItem{Run: run, Line: found.Line, Offset: found.Offset, Reason: found.Reason, Faults: found.Faults, Through: found.Through + 1}
 		if ok {
-			if found.Through <= accepted {
+			if found.Through < accepted || found.Kind == store.DamageEntry || found.Kind == store.DamageTwin {
 				continue
 			}
 			if found.Kind == store.DamageFault {
-				next, err := v.FaultAfter(found.Run, accepted)
+				next, err := v.FaultAfter(found.Run, accepted-1)
 				if err != nil {
 					return nil, 0, err
 				}
@@ -115,7 +115,9 @@ func (d *damages) unacknowledged(ix Index, v *store.View, at snapshot, s *decisi
 	for run, changes := range s.RewrittenRuns() {
 		last := changes[len(changes)-1]
 		keep(DamageItem{
-			Run: run, Offset: last.Covered, Reason: rewrittenWords(last), Faults: int64(len(changes)), Through: last.Covered, Removed: last.How == "removed",
+			// What comes after the change is judged anew, so nothing of the run as it is
+			// now is accepted with it.
+			Run: run, Offset: last.Covered, Reason: rewrittenWords(last), Faults: int64(len(changes)), Rewritten: true, Removed: last.How == "removed",
 		})
 	}
 	return items, len(runs), nil
@@ -136,12 +138,8 @@ func rewrittenWords(r *decision.RewrittenState) string {
 
 // Damage lists damage that is not acknowledged.
 func (g *Guard) Damage(ctx context.Context) ([]DamageItem, error) {
-	s, err := g.log.Read(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var items []DamageItem
-	err = g.ask(ctx, func(v *store.View) error {
+	err := g.look(ctx, func(v *store.View, s *decision.State) error {
 		at, err := snapshotOf(v)
 		if err != nil {
 			return err

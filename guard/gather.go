@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"fmt"
 	"math/big"
 	"slices"
 	"time"
@@ -32,10 +33,11 @@ type gathering struct {
 	f    *Facts
 	m    *matching
 
-	names    []int64 // of the counterparty, that the index has seen
-	openHere []int64 // open classes that operations with it are of
-	asset    int64   // that is asked about
-	resolved bool    // a person has resolved some operation
+	names    []int64  // of the counterparty, that the index has seen
+	openHere []int64  // open classes that operations with it are of
+	asset    int64    // that is asked about
+	unseen   []string // assets that have no number in the index
+	resolved bool     // a person has resolved some operation
 	refs     map[int64]decision.Ref
 	stated   map[int64]bool // operations whose stated amount has been counted
 }
@@ -59,13 +61,8 @@ func (g *Guard) gather(v *store.View, at snapshot, s *decision.State, ask *Ask, 
 	if q.names, err = v.WordNumbers(ask.Names); err != nil {
 		return nil, err
 	}
-	if ask.Intent.Asset != "" {
-		if q.asset, err = v.Word(ask.Intent.Asset); err != nil {
-			return nil, err
-		}
-	}
-	if q.asset == 0 {
-		q.asset = neverSeen // 0 is the asset of payments whose asset cannot be read
+	if q.asset, err = q.number(ask.Intent.Asset); err != nil {
+		return nil, err
 	}
 	if q.m, err = g.match(v, s, now); err != nil {
 		return nil, err
@@ -112,7 +109,7 @@ func (q *gathering) open() error {
 			return err
 		}
 		r, ok := q.stillOpen(&o)
-		if !ok {
+		if !ok || o.Blind && q.g.policy.BlindOperations == "ignore" {
 			continue
 		}
 		q.refs[o.No] = r
@@ -122,12 +119,9 @@ func (q *gathering) open() error {
 	return q.duplicates(open)
 }
 
-// stillOpen reports whether an open operation counts as open for the policy and the
-// people, and gives its address.
+// stillOpen reports whether no person has closed an open operation or made history
+// of it, and gives its address.
 func (q *gathering) stillOpen(o *store.OpenOperation) (decision.Ref, bool) {
-	if o.Blind && q.g.policy.BlindOperations == "ignore" {
-		return decision.Ref{}, false
-	}
 	r := ref(o.Position.Run, o.Op, false)
 	if q.resolved && q.s.Resolution(r) != nil {
 		return r, false
@@ -141,7 +135,7 @@ func (q *gathering) stillOpen(o *store.OpenOperation) (decision.Ref, bool) {
 // duplicates finds, among the open operations, payments like the one asked about.
 func (q *gathering) duplicates(open []int64) error {
 	in := &q.ask.Intent
-	if in.Amount == "" || q.asset == neverSeen || len(open) == 0 {
+	if in.Amount == "" || q.asset <= neverSeen || len(open) == 0 {
 		return nil
 	}
 	resource, err := q.v.Word(in.Resource)
@@ -226,7 +220,7 @@ func (q *gathering) weigh(p *store.Paid) (weighed, error) {
 		}
 		// The person stated what the operation took: its unreadable payments count
 		// with that once.
-		asset, err := q.v.Word(found.Asset)
+		asset, err := q.number(found.Asset)
 		if err != nil {
 			return w, err
 		}
@@ -264,7 +258,7 @@ func (q *gathering) since(hours int) int64 { return q.now - int64(hours)*time.Ho
 func (q *gathering) windows() error {
 	p := q.g.policy
 	limit, _, capped := p.CapOf(q.ask.Intent.Asset)
-	longest := 0
+	longest := p.PerCounterparty.WindowHours // what cannot be read is looked for in any asset
 	if capped {
 		longest = limit.WindowHours
 	}
@@ -412,6 +406,10 @@ func (q *gathering) doubts(paid []weighed, hours int) {
 
 // hasPolicy reports whether an asset is the default one or has limits of its own.
 func (q *gathering) hasPolicy(asset int64) bool {
+	if asset <= neverSeen {
+		_, _, ok := q.g.policy.CapOf(q.unseen[neverSeen-asset])
+		return ok
+	}
 	words, err := q.v.Words([]int64{asset})
 	if err != nil {
 		return false
@@ -443,11 +441,8 @@ func (q *gathering) limit(l *Limit, paid []weighed, own func(*decision.Intent) b
 	asset := int64(store.AnyAsset)
 	if l.Asset != "" {
 		var err error
-		if asset, err = q.v.Word(l.Asset); err != nil {
+		if asset, err = q.number(l.Asset); err != nil {
 			return Window{}, err
-		}
-		if asset == 0 {
-			asset = neverSeen
 		}
 	}
 	var w Window
@@ -509,8 +504,24 @@ func (q *gathering) limit(l *Limit, paid []weighed, own func(*decision.Intent) b
 	return w, nil
 }
 
-// neverSeen stands for an asset that has no number in the index.
+// neverSeen and the numbers below it stand for assets that have none in the index.
 const neverSeen = -2
+
+// number is that of an asset. One the index has never seen is told from payments
+// whose asset cannot be read, which have 0, and from other such assets: a person may
+// have stated an amount in it.
+func (q *gathering) number(asset string) (int64, error) {
+	n, err := q.v.Word(asset)
+	if n != 0 || err != nil {
+		return n, err
+	}
+	i := slices.Index(q.unseen, asset)
+	if i < 0 {
+		i = len(q.unseen)
+		q.unseen = append(q.unseen, asset)
+	}
+	return neverSeen - int64(i), nil
+}
 
 // hosts are the hosts the question names.
 func (q *gathering) hosts() []string {
@@ -528,9 +539,6 @@ func shares(a, b []string) bool {
 // everything sums up the payments to everybody from kept sums, with what people
 // found out taken off and added one by one.
 func (q *gathering) everything(asset, since int64) (Window, error) {
-	if asset == neverSeen {
-		return Window{Spent: "0"}, nil
-	}
 	kept, err := q.v.Window(asset, since)
 	if err != nil {
 		return Window{}, err
@@ -674,7 +682,7 @@ func (q *gathering) payee() error {
 
 // prices gives what the resource has cost lately.
 func (q *gathering) prices() error {
-	if q.ask.Intent.Resource == "" || q.asset == neverSeen {
+	if q.ask.Intent.Resource == "" || q.asset <= neverSeen {
 		return nil
 	}
 	resource, err := q.v.Word(q.ask.Intent.Resource)
@@ -715,6 +723,10 @@ func (q *gathering) gate() error {
 		Action: approval.ActionPay, Asset: q.g.policy.Assets[in.Asset].Symbol,
 		Amount: q.g.policy.Units(in.Asset, in.Amount), Committed: q.g.policy.Units(in.Asset, committed.String()),
 	})
+	if day.Unreadable > 0 && v.State == approval.Locked {
+		v.State = approval.HITLRequired
+		v.Reasons = append(v.Reasons, fmt.Sprintf("%s of today cannot be read, so the day cannot be added up", several64(day.Unreadable, "payment", "payments")))
+	}
 	q.f.Gate = &v
 	return nil
 }

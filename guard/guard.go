@@ -128,6 +128,9 @@ func (g *Guard) update(ctx context.Context, actor string, fn func(*decision.Stat
 		if err != nil || len(bodies) == 0 {
 			return nil, err
 		}
+		if _, said := bodies[0].(decision.Policy); said {
+			return bodies, nil
+		}
 		if line := g.policyLine(s); line != nil {
 			bodies = append([]decision.Body{line}, bodies...)
 		}
@@ -184,6 +187,18 @@ func (g *Guard) decide(ctx context.Context, actor string, fn func(*store.View, *
 		}
 	}
 	return nil, errRestless
+}
+
+// look is decide for who only looks: the log is read after the index was brought up
+// to date, since that may have written down that evidence vanished.
+func (g *Guard) look(ctx context.Context, fn func(*store.View, *decision.State) error) error {
+	return g.ask(ctx, func(v *store.View) error {
+		s, err := g.log.Read(ctx)
+		if err != nil {
+			return err
+		}
+		return fn(v, s)
+	})
 }
 
 // decideTries bounds how often a decision begins again because evidence vanished

@@ -232,3 +232,112 @@ func TestASignedActMayBeTheFirst(t *testing.T) {
 	}
 	s.want("allow", guard.Request{Amount: "0.25"})
 }
+
+// What was paid before a hold was made counts as spent already, so it must not end
+// the hold as well.
+func TestAPaymentBeforeAHoldDoesNotEndIt(t *testing.T) {
+	s := newSite(t, `{"perCounterpartyLimit": {"amount": "1.00", "windowHours": 24}}`)
+	s.buy("r1", "op1", terms{amount: "400000"})
+	s.want("allow", guard.Request{Amount: "0.40", Hold: true})
+	s.want("review", guard.Request{Amount: "0.40", Hold: true, Resource: "https://shop.example/other"}, "per_counterparty_limit")
+}
+
+func TestAPaymentIsTheHoldsItWasMadeUnderWheneverSomebodyLooks(t *testing.T) {
+	s := newSite(t, `{"holdSeconds": 60}`)
+	s.want("allow", guard.Request{Hold: true})
+	s.clock.add(10 * time.Second)
+	s.want("allow", guard.Request{Hold: true})
+	s.clock.add(10 * time.Second)
+	s.buy("r1", "op1", terms{})
+	s.clock.add(45 * time.Second) // the first hold is over, the second is not
+	holds, err := s.Holds(t.Context())
+	if err != nil || len(holds) != 1 {
+		t.Fatalf("holds %+v, %v", holds, err)
+	}
+	s.want("allow", guard.Request{Amount: "0.10"})
+	s.clock.add(time.Second)
+	if holds, err = s.Holds(t.Context()); err != nil || len(holds) != 1 {
+		t.Errorf("after the line was written: holds %+v, %v", holds, err)
+	}
+}
+
+func TestAHoldWhosePaymentIsOnDiskCannotBeReleased(t *testing.T) {
+	s := newSite(t, `{"perCounterpartyLimit": {"amount": "5.00", "windowHours": 24}, "reviewAbove": "5.00"}`)
+	a := s.want("allow", guard.Request{Amount: "2", Hold: true})
+	s.clock.add(3 * time.Second)
+	s.want("allow", guard.Request{Amount: "2", Hold: true})
+	s.want("review", guard.Request{Amount: "2", Hold: true}, "per_counterparty_limit")
+	s.buy("r1", "op1", terms{amount: "2000000"})
+	if err := s.ReleaseHold(t.Context(), a.Hold.ID, ""); err == nil {
+		t.Error("released")
+	}
+	s.want("review", guard.Request{Amount: "2", Hold: true}, "per_counterparty_limit")
+}
+
+func TestDamageAfterAnAcknowledgementIsNew(t *testing.T) {
+	run := func(s *site) string { return filepath.Join(s.dir, "events", "r2.ndjson") }
+	for name, change := range map[string]func(*site) error{
+		"a removed run comes back": func(s *site) error { return os.Remove(run(s)) },
+		"a run was cut":            func(s *site) error { return os.Truncate(run(s), 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, "")
+			s.buy("r2", "op1", terms{})
+			s.want("allow", guard.Request{})
+			if err := change(s); err != nil {
+				t.Fatal(err)
+			}
+			// The first look already tells.
+			items, err := s.Damage(t.Context())
+			if err != nil || len(items) != 1 {
+				t.Fatalf("%+v, %v", items, err)
+			}
+			if _, err := s.Acknowledge(t.Context(), "r2", "known", nil); err != nil {
+				t.Fatal(err)
+			}
+			s.want("allow", guard.Request{Amount: "0.11"})
+			s.raw("r2", "junk\n")
+			s.want("review", guard.Request{Amount: "0.12"}, "damaged_history")
+		})
+	}
+}
+
+func TestABaselineCoversARunThatWasRewritten(t *testing.T) {
+	s := newSite(t, "")
+	s.buy("r2", "op1", terms{})
+	s.want("allow", guard.Request{})
+	if err := os.Truncate(filepath.Join(s.dir, "events", "r2.ndjson"), 0); err != nil {
+		t.Fatal(err)
+	}
+	s.want("review", guard.Request{}, "damaged_history")
+	if _, damaged, err := s.Baseline(t.Context(), "rotated", nil); err != nil || damaged != 1 {
+		t.Fatal(damaged, err)
+	}
+	s.want("allow", guard.Request{Amount: "0.11"})
+}
+
+func TestAnApprovalThatWasSpentInTheTraceIsUsedEverywhere(t *testing.T) {
+	s := newSite(t, "")
+	v := s.want("review", guard.Request{Amount: "2"}, "review_above")
+	s.clock.add(time.Second)
+	s.decide("approved", v.ReviewID)
+	s.buy("r1", "op1", terms{amount: "2000000"})
+	page, err := s.Reviews(t.Context(), guard.ReviewQuery{Status: "used"})
+	if err != nil || len(page.Reviews) != 1 {
+		t.Errorf("%+v, %v", page, err)
+	}
+	if _, err := s.Decide(t.Context(), guard.Decision{IDs: []string{v.ReviewID}, Decision: "revoked"}); err == nil {
+		t.Error("a spent approval was revoked")
+	}
+}
+
+func TestARejectionFreezesWhoWasToBePaid(t *testing.T) {
+	s := newSite(t, "")
+	v := s.want("review", guard.Request{Amount: "2", Resource: "https://good.example/a"}, "review_above")
+	if _, err := s.Decide(t.Context(), guard.Decision{IDs: []string{v.ReviewID}, Decision: "rejected", Freeze: true}); err != nil {
+		t.Fatal(err)
+	}
+	s.want("block", guard.Request{Amount: "0.10"}, "frozen", "recently_rejected")
+	// The host that was typed beside it is not frozen; that it was named is remembered.
+	s.want("review", guard.Request{Counterparty: "good.example", Amount: "0.10"}, "recently_rejected")
+}

@@ -27,12 +27,8 @@ func (g *Guard) Headroom(ctx context.Context, query HeadroomQuery) (*Headroom, e
 	if err := g.ready(ctx); err != nil {
 		return nil, err
 	}
-	s, err := g.log.Read(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var out *Headroom
-	err = g.ask(ctx, func(v *store.View) error {
+	err = g.look(ctx, func(v *store.View, s *decision.State) error {
 		now := g.now()
 		out = &Headroom{Asset: ask.Intent.Asset}
 		at, err := snapshotOf(v)

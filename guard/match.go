@@ -37,19 +37,30 @@ type payKey struct {
 func (g *Guard) match(v *store.View, s *decision.State, now time.Time) (*matching, error) {
 	out := &matching{approvals: map[string]decision.UsedBy{}}
 	m := &matcher{p: g.policy, v: v, s: s, taken: map[payKey]bool{}, spare: map[int64]int{}}
-	for _, h := range s.Holds(now) {
-		ref, ok, err := m.find(h.Intent, h.At.Add(-holdSlack))
+	approvals := s.Approvals(now)
+	holds := s.Holds(now)
+	if len(holds)+len(approvals) == 0 {
+		return out, nil
+	}
+	for _, h := range withExpired(s, holds, approvals, now) {
+		expired := !h.Active(now)
+		until := now.Add(forever)
+		if expired {
+			until = h.ExpiresAt
+		}
+		ref, ok, err := m.find(h.Intent, h.At.Add(-holdSlack), until, h.Before)
 		if err != nil {
 			return nil, err
 		}
-		if !ok {
+		switch {
+		case ok:
+			out.ended = append(out.ended, decision.Released{HoldID: h.HoldID, Why: "paid", By: &ref})
+		case !expired:
 			out.active = append(out.active, h)
-			continue
 		}
-		out.ended = append(out.ended, decision.Released{HoldID: h.HoldID, Why: "paid", By: &ref})
 	}
-	for _, r := range s.Approvals(now) {
-		ref, ok, err := m.find(r.Intent, r.At)
+	for _, r := range approvals {
+		ref, ok, err := m.find(r.Intent, r.At, now.Add(forever), nil)
 		if err != nil {
 			return nil, err
 		}
@@ -62,32 +73,74 @@ func (g *Guard) match(v *store.View, s *decision.State, now time.Time) (*matchin
 	return out, nil
 }
 
-// find takes the first payment of an intent made at or after an instant.
-func (m *matcher) find(in decision.Intent, from time.Time) (ref decision.Ref, ok bool, err error) {
+// forever is later than any payment that counts: one of the future is inside every
+// window.
+const forever = 200 * 365 * 24 * time.Hour
+
+// withExpired puts expired holds before and between active ones where they may claim
+// a payment that an active hold or an approval would otherwise be given: a payment
+// that was made while a hold lasted is the hold's, even if nobody looked in time.
+func withExpired(s *decision.State, holds []*decision.HoldState, approvals []*decision.ReviewState, now time.Time) []*decision.HoldState {
+	rivals := map[[2]string]bool{}
+	for _, h := range holds {
+		rivals[[2]string{h.Intent.Asset, h.Intent.Amount}] = true
+	}
+	for _, r := range approvals {
+		rivals[[2]string{r.Intent.Asset, r.Intent.Amount}] = true
+	}
+	var all []*decision.HoldState
+	for h := range s.Unended() {
+		if h.Active(now) || rivals[[2]string{h.Intent.Asset, h.Intent.Amount}] {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// like gives the payments that an intent may have led to, made at or after an
+// instant.
+func (m *matcher) like(in decision.Intent, from time.Time) ([]store.Paid, error) {
 	if in.Amount == "" || in.Asset == "" {
-		return ref, false, nil // what it was could not be read, so no payment equals it
+		return nil, nil // what it was could not be read, so no payment equals it
 	}
 	asset, err := m.v.Word(in.Asset)
 	if err != nil || asset == 0 {
-		return ref, false, err
+		return nil, err
 	}
 	names, err := m.v.WordNumbers(m.p.Expand(in.Names...))
 	if err != nil || len(names) == 0 {
-		return ref, false, err
+		return nil, err
 	}
-	paid, err := m.v.MatchingPayments(names, asset, in.Amount, from.UnixMilli())
+	return m.v.MatchingPayments(names, asset, in.Amount, from.UnixMilli())
+}
+
+// find takes the first payment of an intent made between two instants, but for those
+// that were there before.
+func (m *matcher) find(in decision.Intent, from, until time.Time, before []decision.Ref) (ref decision.Ref, ok bool, err error) {
+	paid, err := m.like(in, from)
 	if err != nil {
 		return ref, false, err
+	}
+	known := make(map[string]int, len(before))
+	for _, r := range before {
+		known[refText(r)]++
 	}
 	for i := range paid {
 		p := &paid[i]
 		key := payKey{p.Op, p.N}
-		if m.taken[key] {
-			continue
+		if p.At > until.UnixMilli() {
+			break
 		}
 		ref, err := refOf(m.v, p.Op)
 		if err != nil {
 			return ref, false, err
+		}
+		if text := refText(ref); known[text] > 0 {
+			known[text]--
+			continue
+		}
+		if m.taken[key] {
+			continue
 		}
 		if _, asked := m.spare[p.Op]; !asked {
 			m.spare[p.Op] = m.s.Consumed(ref)
@@ -102,4 +155,31 @@ func (m *matcher) find(in decision.Intent, from time.Time) (ref decision.Ref, ok
 		return ref, true, nil
 	}
 	return decision.Ref{}, false, nil
+}
+
+// before names the payments like an intent that are on record already and near
+// enough to end a hold that is made now.
+func (g *Guard) before(v *store.View, s *decision.State, in decision.Intent, now time.Time) ([]decision.Ref, error) {
+	m := &matcher{p: g.policy, v: v, s: s}
+	paid, err := m.like(in, now.Add(-holdSlack))
+	if err != nil {
+		return nil, err
+	}
+	var refs []decision.Ref
+	for i := range paid {
+		ref, err := refOf(v, paid[i].Op)
+		if err != nil {
+			return nil, err
+		}
+		refs = append(refs, ref)
+	}
+	return refs, nil
+}
+
+// refText tells references apart.
+func refText(r decision.Ref) string {
+	if r.Operation == nil {
+		return r.Run
+	}
+	return r.Run + "\x00" + *r.Operation
 }

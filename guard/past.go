@@ -29,7 +29,7 @@ func (g *Guard) openOperations(v *store.View, at snapshot, s *decision.State, na
 			return err
 		}
 		if r, ok := q.stillOpen(&o); ok {
-			fn(&o, r)
+			fn(&o, r) // blind ones too, whatever the policy makes of them in a verdict
 		}
 	}
 	return nil
@@ -37,12 +37,8 @@ func (g *Guard) openOperations(v *store.View, at snapshot, s *decision.State, na
 
 // Open lists operations that count as open, newest first, for a resolution in bulk.
 func (g *Guard) Open(ctx context.Context, q OpenQuery) ([]OpenOperation, error) {
-	s, err := g.log.Read(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var out []OpenOperation
-	err = g.ask(ctx, func(v *store.View) error {
+	err := g.look(ctx, func(v *store.View, s *decision.State) (err error) {
 		out = nil
 		var names []int64
 		if q.Counterparty != "" {
@@ -200,9 +196,9 @@ func (g *Guard) Baseline(ctx context.Context, note string, by decision.Signer) (
 			return nil, err
 		}
 		bodies := append(append(lost, g.seen.lines(s)...), signed)
-		// A vanished run has no offset to be history up to: it is acknowledged.
+		// Vanished evidence has no offset to be history up to: it is acknowledged.
 		for _, item := range items {
-			if !item.Removed {
+			if !item.Rewritten {
 				continue
 			}
 			ack, err := g.sign(s, decision.Acknowledged{Run: item.Run, Through: item.Through, Faults: item.Faults, Note: note}, by, true)
@@ -225,6 +221,8 @@ func (g *Guard) Standing(ctx context.Context) (*Standing, error) {
 	if g.o.Fault != nil {
 		out.Ready = why(g.o.Fault)
 	}
+	// What vanished is in the log once the index has been brought up to date.
+	synced := g.o.Index.Sync(ctx)
 	s, err := g.log.Read(ctx)
 	if unsound := asUnsound(err); unsound != nil {
 		out.Unsound, s = unsound.Error(), unsound.State
@@ -236,6 +234,9 @@ func (g *Guard) Standing(ctx context.Context) (*Standing, error) {
 	out.Frozen = s.AllFrozen()
 	if g.frozenByFile() {
 		out.Frozen = append([]decision.Frozen{{Scope: decision.ScopeAll, Reason: "the file " + frozenFile}}, out.Frozen...)
+	}
+	if synced != nil && out.Ready == "" {
+		out.Ready = why(synced)
 	}
 	now := g.now()
 	for r := range s.Reviews() {

@@ -60,11 +60,11 @@ func (g *Guard) Review(ctx context.Context, id string, wait time.Duration) (*Rev
 			return nil, err
 		}
 		now := g.now()
-		v := g.view(r, now)
-		if v.Status != "pending" || !now.Before(until) {
-			if v.Status == "approved" {
-				g.spent(ctx, s, r, &v)
-			}
+		v := g.view(r, now, nil)
+		if v.Status == decision.StatusApproved {
+			v = g.view(r, now, g.usedUp(ctx, s))
+		}
+		if v.Status != decision.StatusPending || !now.Before(until) {
 			return &v, nil
 		}
 		timer := time.NewTimer(min(pollEvery, until.Sub(now)))
@@ -77,30 +77,35 @@ func (g *Guard) Review(ctx context.Context, id string, wait time.Duration) (*Rev
 	}
 }
 
-// spent marks an approval that a payment in the trace has used up already: the
-// line that says so follows with the next write (guard contract, section 4).
-func (g *Guard) spent(ctx context.Context, s *decision.State, r *decision.ReviewState, v *ReviewView) {
+// usedUp gives the approvals that payments in the trace have used up already: the
+// lines that say so follow with the next write (guard contract, section 4).
+func (g *Guard) usedUp(ctx context.Context, s *decision.State) map[string]decision.UsedBy {
+	if len(s.Approvals(g.now())) == 0 {
+		return nil
+	}
+	var used map[string]decision.UsedBy
 	err := g.ask(ctx, func(view *store.View) error {
 		m, err := g.match(view, s, g.now())
-		if err != nil {
-			return err
+		if err == nil {
+			used = m.approvals
 		}
-		if by, ok := m.approvals[r.ReviewID]; ok {
-			v.Status, v.Used = "used", &by
-		}
-		return nil
+		return err
 	})
 	if err != nil {
-		g.say.Debug("look for the payment an approval was spent on", "error", err)
+		g.say.Debug("look for the payments approvals were spent on", "error", err)
 	}
+	return used
 }
 
 // view is a review as people see it.
-func (g *Guard) view(r *decision.ReviewState, now time.Time) ReviewView {
+func (g *Guard) view(r *decision.ReviewState, now time.Time, used map[string]decision.UsedBy) ReviewView {
 	v := ReviewView{
-		ID: r.ReviewID, Status: r.Status(now), CreatedAt: r.At, Counterparty: r.Counterparty, Amount: r.Amount, Asset: r.Asset,
+		ID: r.ReviewID, Status: statusOf(r, now, used), CreatedAt: r.At, Counterparty: r.Counterparty, Amount: r.Amount, Asset: r.Asset,
 		Template: r.Intent.Template, Reasons: r.Reasons, Names: r.Intent.Names, PayTo: r.PayTo, Resource: r.Resource, Network: r.Network,
 		AskedBy: r.Actor, ExpiresAt: r.ExpiresAt(now), Facts: r.Facts, Used: r.Used,
+	}
+	if by, ok := used[r.ReviewID]; ok && v.Used == nil {
+		v.Used = &by
 	}
 	if d := r.Last(); d != nil && d.Decision != "reopened" {
 		v.DecidedAt, v.Note, v.DecidedBy = d.At, d.Note, decidedBy(d)
@@ -112,6 +117,15 @@ func (g *Guard) view(r *decision.ReviewState, now time.Time) ReviewView {
 		v.Warnings = []string{"unsigned_reviews"}
 	}
 	return v
+}
+
+// statusOf is a review's status given the approvals that were used up.
+func statusOf(r *decision.ReviewState, now time.Time, used map[string]decision.UsedBy) string {
+	status := r.Status(now)
+	if _, ok := used[r.ReviewID]; ok && status == decision.StatusApproved {
+		return decision.StatusUsed
+	}
+	return status
 }
 
 // unsigned is what answers say where no key signed a decision.
@@ -149,20 +163,21 @@ func (g *Guard) Reviews(ctx context.Context, q ReviewQuery) (*ReviewPage, error)
 		}
 	}
 	now := g.now()
+	used := g.usedUp(ctx, s)
 	page := &ReviewPage{}
 	var last int64
 	for r := range s.Reviews() {
 		if below > 0 && r.Seq >= below {
 			continue
 		}
-		if q.Status != "" && r.Status(now) != q.Status {
+		if q.Status != "" && statusOf(r, now, used) != q.Status {
 			continue
 		}
 		if len(page.Reviews) == limit {
 			page.NextCursor = base64.RawURLEncoding.EncodeToString(strconv.AppendInt(nil, last, 10))
 			break
 		}
-		page.Reviews = append(page.Reviews, g.view(r, now))
+		page.Reviews = append(page.Reviews, g.view(r, now, used))
 		last = r.Seq
 	}
 	if q.Cursor == "" {
@@ -204,10 +219,14 @@ func (g *Guard) Decide(ctx context.Context, d Decision) ([]ReviewView, error) {
 		return nil, errcode.New(errcode.Input, "name a review", "no review was named")
 	}
 	var ids []string
-	s, err := g.update(ctx, "", func(s *decision.State) ([]decision.Body, error) {
+	s, err := g.decide(ctx, "", func(view *store.View, s *decision.State) ([]decision.Body, error) {
 		ids = nil
 		now := g.now()
-		var bodies []decision.Body
+		m, err := g.match(view, s, now)
+		if err != nil {
+			return nil, err
+		}
+		bodies := m.ended
 		for _, id := range d.IDs {
 			r, err := find(s, id)
 			if err != nil {
@@ -216,7 +235,7 @@ func (g *Guard) Decide(ctx context.Context, d Decision) ([]ReviewView, error) {
 			if slices.Contains(ids, r.ReviewID) {
 				continue
 			}
-			if err := mayDecide(r, d.Decision, now); err != nil {
+			if err := mayDecide(r, d.Decision, statusOf(r, now, m.approvals), now); err != nil {
 				return nil, err
 			}
 			ids = append(ids, r.ReviewID)
@@ -239,7 +258,7 @@ func (g *Guard) Decide(ctx context.Context, d Decision) ([]ReviewView, error) {
 	now := g.now()
 	var views []ReviewView
 	for _, id := range ids {
-		views = append(views, g.view(s.Review(id), now))
+		views = append(views, g.view(s.Review(id), now, nil))
 	}
 	return views, nil
 }
@@ -251,19 +270,23 @@ func because(note string) string {
 	return ": " + note
 }
 
-// freezeScopes are the names a rejection with --freeze blocks: whom the payment
-// was to reach, not the resource's host, which the agent typed.
+// freezeScopes are the names a rejection with --freeze blocks: the counterparty and
+// the address that was to be paid, not the host of a resource that was typed beside
+// them.
 func freezeScopes(r *decision.ReviewState) []string {
-	if r.PayTo != "" {
-		return []string{r.PayTo}
+	var scopes []string
+	if names := typedNames(r.Counterparty); len(names) > 0 {
+		scopes = append(scopes, names[0])
 	}
-	return r.Intent.Names
+	if r.PayTo != "" && !slices.Contains(scopes, r.PayTo) {
+		scopes = append(scopes, r.PayTo)
+	}
+	return scopes
 }
 
 // mayDecide holds a decision to the state of its review: one is decided once
 // (guard contract, section 4).
-func mayDecide(r *decision.ReviewState, what string, now time.Time) error {
-	status := r.Status(now)
+func mayDecide(r *decision.ReviewState, what, status string, now time.Time) error {
 	wants := map[string]string{"approved": "pending", "rejected": "pending", "revoked": "approved", "reopened": "rejected"}[what]
 	switch {
 	case wants == "":

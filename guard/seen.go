@@ -249,7 +249,14 @@ func (g *Guard) recordSeen(ctx context.Context) error {
 			return nil, err
 		}
 		lost, err := g.glance(ctx, v, s, at)
-		return append(lost, g.seen.lines(s)...), err
+		if err != nil {
+			return nil, err
+		}
+		lines := slices.Concat(lost, g.seen.lines(s))
+		if policy := g.policyLine(s); len(lines) == 0 && policy != nil && s.Lines() > 0 {
+			lines = append(lines, policy) // update writes it in front of other lines only
+		}
+		return lines, nil
 	})
 	if err == nil {
 		g.seen.written(s)
@@ -257,8 +264,12 @@ func (g *Guard) recordSeen(ctx context.Context) error {
 	return err
 }
 
-// Watch keeps the record of what was seen up to date until ctx ends.
+// Watch names the policy in the log, where it is another one than the log last named,
+// and keeps the record of what was seen up to date until ctx ends.
 func (g *Guard) Watch(ctx context.Context) error {
+	if err := g.recordSeen(ctx); err != nil && ctx.Err() == nil {
+		g.say.Warn("the decisions log could not be written", "error", err)
+	}
 	ticker := time.NewTicker(seenEvery)
 	defer ticker.Stop()
 	for {

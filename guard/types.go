@@ -211,7 +211,8 @@ type DamageItem struct {
 	Reason  string
 	Faults  int64
 	Through int64 // what an acknowledgement would cover
-	Removed bool  // the run is gone
+	// Rewritten: bytes that were indexed vanished or changed; Removed: all of them.
+	Rewritten, Removed bool
 }
 
 // Rewrite says that bytes that were indexed vanished or changed.

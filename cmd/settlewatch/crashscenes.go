@@ -26,10 +26,11 @@ type scenario struct {
 var scenarios = []scenario{
 	{"race, one seller", 0.16, true, (*stage).raceForOneSeller},
 	{"race, one total", 0.10, true, (*stage).raceForOneTotal},
-	{"kill -9", 0.36, false, (*stage).killAnybody},
+	{"paid before a hold", 0.05, true, (*stage).payBeforeAHold},
+	{"kill -9", 0.33, false, (*stage).killAnybody},
 	{"restart, no index", 0.12, true, (*stage).restartWithoutIndex},
 	{"cut log", 0.10, false, (*stage).cutTheLog},
-	{"two assets", 0.06, true, (*stage).twoAssets},
+	{"two assets", 0.04, true, (*stage).twoAssets},
 	{"midnight", 0.05, true, (*stage).passMidnight},
 	{"clock set back", 0.05, true, (*stage).setTheClockBack},
 }
@@ -92,6 +93,40 @@ func (s *stage) raceForOneTotal() error {
 		s.clear()
 	}
 	s.oneAtATime(most)
+	return nil
+}
+
+// payBeforeAHold lets somebody pay without a hold just before somebody else, who is to
+// pay the same, gets one. The payment is none that the hold was made for (guard
+// contract, section 5).
+func (s *stage) payBeforeAHold() error {
+	if err := s.open(dollars("1.00", true)); err != nil {
+		return err
+	}
+	free, err := s.start(1, "", "--unheld")
+	if err != nil {
+		return err
+	}
+	buyers, err := s.start(3, "")
+	if err != nil {
+		return err
+	}
+	holds := 0
+	for n := 0; s.more(n); n++ {
+		seller := s.seller()
+		s.ask(free, func(int) order { return seller.of("0.40") })
+		late := s.ask(buyers[:1], func(int) order { return seller.of("0.40").later() })
+		if late[0].allowed() {
+			holds++
+		}
+		s.ask(buyers[1:], func(int) order { return seller.of("0.40") })
+		s.pay(late, time.Time{})
+		s.ask(buyers, func(int) order { return seller.of("0.20") })
+		s.ask(buyers, func(int) order { return seller.of(crashUnit) })
+	}
+	if holds == 0 {
+		s.seen.problem("nobody got a hold after the payment")
+	}
 	return nil
 }
 
@@ -425,7 +460,7 @@ func (s *stage) passMidnight() error {
 		seller := s.seller()
 		one := func(amount string, clock time.Time) int {
 			all := s.ask(buyers, func(int) order { return seller.of(amount).at(clock).later() })
-			s.pay(all, clock)
+			s.pay(all, time.Time{})
 			allowed := 0
 			for _, r := range all {
 				if r.allowed() {

@@ -207,14 +207,14 @@ func (s *stage) open(ledgers ...ledger) error {
 }
 
 // start brings n more buyers, who begin at a time of their own where clock says so,
-// and gives them.
-func (s *stage) start(n int, clock string) ([]*process, error) {
+// and gives them. more goes to each as it is.
+func (s *stage) start(n int, clock string, more ...string) ([]*process, error) {
 	fresh := make([]*process, n)
 	for i := range fresh {
 		s.runs++
 		r := s.root()
 		run := fmt.Sprintf("buyer-%03d", s.runs)
-		args := []string{"--dir", r.dir, "--guard-config", r.policy, "--run", run}
+		args := append([]string{"--dir", r.dir, "--guard-config", r.policy, "--run", run}, more...)
 		if r.checkpoint != "" {
 			args = append(args, "--checkpoint", r.checkpoint)
 		}

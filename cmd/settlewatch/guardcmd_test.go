@@ -151,9 +151,9 @@ func TestAnErrorOfTheGuardNamesTheRootInItsHint(t *testing.T) {
 		errcode.ReviewAmbiguous: "more of the id; settlewatch review list --status all --dir d --guard-config p shows whole ones",
 		errcode.HoldNotFound:    "settlewatch hold list --dir d --guard-config p; a hold ends by itself when its payment is seen or its time is over",
 		errcode.LogUnsound:      "settlewatch audit verify --dir d says where, settlewatch audit recover --dir d begins a new log",
-		errcode.ReviewDecided:   "see it with `settlewatch review show r-1 --dir d --guard-config p`, then `settlewatch status --dir d`",
+		errcode.ReviewDecided:   "see it with `settlewatch review show r-1 --dir d --guard-config p`, then `settlewatch list --dir d`",
 	} {
-		if got := errcode.Of(o.wordedGuard(errcode.New(code, "see it with `settlewatch review show r-1`, then `settlewatch status`", "m"))); got.Code != code || got.Message != "m" || got.Hint != want {
+		if got := errcode.Of(o.wordedGuard(errcode.New(code, "see it with `settlewatch review show r-1`, then `settlewatch list`", "m"))); got.Code != code || got.Message != "m" || got.Hint != want {
 			t.Errorf("%s: %+v", code, got)
 		}
 	}

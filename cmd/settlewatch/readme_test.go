@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/settlewatch/settlewatch/guard"
 )
 
 func readme(t *testing.T) string {
@@ -65,8 +67,8 @@ func TestTheReadmeNamesEveryCommand(t *testing.T) {
 // commands have built.
 func TestTheReadmesConfigurationStartsAServer(t *testing.T) {
 	found := blocks(readme(t), "json")
-	if len(found) != 1 {
-		t.Fatalf("%d json blocks, want one host configuration", len(found))
+	if len(found) != 2 {
+		t.Fatalf("%d json blocks, want one host configuration and one policy", len(found))
 	}
 	var config struct {
 		Servers map[string]struct {
@@ -99,11 +101,21 @@ func TestTheReadmesConfigurationStartsAServer(t *testing.T) {
 		t.Fatalf("the arguments name no root: %q", server.Args)
 	}
 	server.Args[at] = root
+	// Under the README's own policy.
+	policy := filepath.Join(t.TempDir(), "policy.json")
+	if err := os.WriteFile(policy, []byte(found[1]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if at = slices.Index(server.Args, "/path/to/settlewatch-policy.json"); at < 0 {
+		t.Fatalf("the arguments name no policy: %q", server.Args)
+	}
+	server.Args[at] = policy
 
 	const requests = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
 {"jsonrpc":"2.0","id":2,"method":"tools/list"}
 {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"list_operations","arguments":{}}}
+{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"check_before_pay","arguments":{"counterparty":"https://scam.example/x","amount":"0.01"}}}
 `
 	var stdout, stderr bytes.Buffer
 	c := exec.CommandContext(t.Context(), binary, server.Args...)
@@ -154,5 +166,56 @@ func TestTheReadmesConfigurationStartsAServer(t *testing.T) {
 	}
 	if err := json.Unmarshal(answers[3], &called); err != nil || called.IsError || len(called.Content.Operations) != 15 {
 		t.Errorf("tools/call: %v, %s", err, answers[3])
+	}
+	var checked struct {
+		Content struct {
+			Decision string
+			Reasons  []struct{ Rule string }
+		} `json:"structuredContent"`
+	}
+	if err := json.Unmarshal(answers[4], &checked); err != nil || checked.Content.Decision != "block" || checked.Content.Reasons[0].Rule != "denylist" {
+		t.Errorf("check_before_pay: %v, %s", err, answers[4])
+	}
+}
+
+func TestThePoliciesWeShowAreSound(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "policy.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := append(blocks(readme(t), "json")[1:], blocks(string(page), "json")...)
+	if len(found) != 2 {
+		t.Fatalf("%d policies", len(found))
+	}
+	for _, text := range found {
+		p, err := guard.ParsePolicy([]byte(text))
+		if err != nil {
+			t.Errorf("%v\n%s", err, text)
+			continue
+		}
+		for _, s := range p.Explain() {
+			if len(s.Warnings) > 0 {
+				t.Errorf("%s: %q", s.Path, s.Warnings)
+			}
+		}
+	}
+}
+
+// Every rule of the guard's contract is in the README, in the order they are given.
+func TestTheReadmeNamesEveryRuleInOrder(t *testing.T) {
+	_, table, _ := strings.Cut(readme(t), "## What the guard checks\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	at := 0
+	for _, rule := range []string{
+		"not_ready", "frozen", "log_unsound", "recorder_silent", "denylist", "rejected_by_human", "recently_rejected", "allowlist", "open_partial",
+		"duplicate_purchase", "unknown_asset", "unparseable_amount", "asset_mismatch", "per_counterparty_limit", "mixed_assets", "unparseable_history",
+		"spend_gate", "limit:<name>", "review_above", "payee_changed", "price_drift", "damaged_history",
+	} {
+		i := strings.Index(table[at:], "`"+rule+"`")
+		if i < 0 {
+			t.Errorf("no rule %s after those before it", rule)
+			continue
+		}
+		at += i
 	}
 }

@@ -163,6 +163,10 @@ type (
 		Intent    Intent    `json:"intent"`
 		ExpiresAt time.Time `json:"expires_at"`
 		ReviewID  string    `json:"review_id,omitempty"` // the approval it redeems
+		// Before are operations with a payment like this one that was on record when
+		// the hold was made: what was paid already ends no hold. One is named for
+		// each such payment.
+		Before []Ref `json:"before,omitempty"`
 	}
 	// Released ends a hold.
 	Released struct {

@@ -311,6 +311,15 @@ func (s *State) Holds(now time.Time) []*HoldState {
 	return all
 }
 
+// Unended gives the holds that no line has ended, expired ones too as long as they
+// are kept, oldest first: a payment that was made while one lasted is its payment,
+// whenever somebody looks.
+func (s *State) Unended() iter.Seq[*HoldState] {
+	return func(yield func(*HoldState) bool) {
+		s.holds.Scan(func(_ int64, h *HoldState) bool { return yield(h) })
+	}
+}
+
 // Hold is the active hold of an id; nil when it is not known or has ended.
 func (s *State) Hold(id string, now time.Time) *HoldState {
 	seq, ok := s.holdIDs.Get(id)

@@ -69,6 +69,33 @@ func (s *Summary) collect(facts []Fact) {
 	s.Transactions = sorted(s.Transactions)
 }
 
+// chosen leaves out of the names the payees of offers that were not taken up, once
+// it is plain for every payment whom it paid: who was never paid has no part in the
+// operation.
+func (c *client) chosen() {
+	if c.own == 0 || c.sum.Ambiguous {
+		return
+	}
+	names := c.sum.Names[:0:0]
+	for i := range c.sum.Payments {
+		p := &c.sum.Payments[i]
+		if p.Status == RequestedPayment || p.Payee == "" {
+			return
+		}
+		names = append(append(names, p.Payees...), p.Hosts...)
+	}
+	for i := range c.facts {
+		f := &c.facts[i]
+		if f.terms != nil {
+			names = addName(names, f.terms.Payee)
+		}
+		if f.res != nil {
+			names = addName(names, f.res.host)
+		}
+	}
+	c.sum.Names = sorted(names)
+}
+
 // addName adds a name unless it came just before.
 func addName(names []string, name string) []string {
 	n := len(names)
@@ -136,6 +163,7 @@ func (c *client) run(o Outside) {
 	if len(s.Payments) == 0 {
 		s.Offers = c.offered()
 	}
+	c.chosen()
 	c.word(linked)
 	c.blind(linked, o)
 	c.display()
