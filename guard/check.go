@@ -95,6 +95,9 @@ func (g *Guard) ready(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, g.o.SyncTimeout)
 	defer cancel()
 	err := g.o.Index.Sync(limited)
+	// A long log is verified before the lock is taken as well. What is wrong with it
+	// shows under the lock.
+	_, _ = g.log.Read(limited)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
 		return fmt.Errorf("the history was not indexed within %s; ask again in a moment", g.o.SyncTimeout)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -115,9 +114,9 @@ func (g *Guard) Log() *decision.Log { return g.log }
 const frozenFile = "FROZEN"
 
 func (g *Guard) frozenByFile() bool {
+	// A directory that cannot be looked into has no log either: no check is an allow.
 	_, err := os.Lstat(filepath.Join(g.o.Dir, frozenFile))
-	// A directory that cannot be looked into may hold the file.
-	return err == nil || !errors.Is(err, fs.ErrNotExist)
+	return err == nil
 }
 
 // update appends to the log under its lock. What fn returns is preceded by a

@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -340,4 +341,25 @@ func TestARejectionFreezesWhoWasToBePaid(t *testing.T) {
 	s.want("block", guard.Request{Amount: "0.10"}, "frozen", "recently_rejected")
 	// The host that was typed beside it is not frozen; that it was named is remembered.
 	s.want("review", guard.Request{Counterparty: "good.example", Amount: "0.10"}, "recently_rejected")
+}
+
+// Many holds share one look at the payments; it must find what single looks find.
+func TestManyHoldsEndByTheirOwnPayments(t *testing.T) {
+	s := newSite(t, `{"perCounterpartyLimit": {"amount": "1000.00", "windowHours": 24}}`)
+	for i := range 20 {
+		s.want("allow", guard.Request{Amount: fmt.Sprintf("0.%02d", i+10), Hold: true, Counterparty: []string{seller, other}[i%2]})
+	}
+	s.clock.add(3 * time.Second)
+	for i := range 10 {
+		s.buy("r1", fmt.Sprintf("op%d", i), terms{amount: fmt.Sprintf("%d0000", i+10), payTo: []string{seller, other}[i%2]})
+	}
+	s.buy("r1", "elsewhere", terms{amount: "250000", payTo: seller}) // the hold of 0.25 is for the other one
+	holds, err := s.Holds(t.Context())
+	if err != nil || len(holds) != 10 || holds[0].Amount != "0.20" {
+		t.Errorf("%d holds, %+v, %v", len(holds), holds, err)
+	}
+	s.want("allow", guard.Request{Amount: "0.05"})
+	if holds, err = s.Holds(t.Context()); err != nil || len(holds) != 10 {
+		t.Errorf("after the lines were written: %d holds, %v", len(holds), err)
+	}
 }

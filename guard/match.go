@@ -27,6 +27,64 @@ type matcher struct {
 	s     *decision.State
 	taken map[payKey]bool
 	spare map[int64]int // by operation, how many of its payments the log says were consumed
+	// recent holds every payment since the oldest hold, by asset and amount, where
+	// there are so many holds that one look is cheaper than one for each.
+	recent map[[2]string][]recentPayment
+	since  time.Time
+}
+
+type recentPayment struct {
+	store.Paid
+	names []string
+}
+
+// fewHolds are looked for one by one. More of them share one look, unless more than
+// manyPayments were made since the oldest.
+const (
+	fewHolds     = 8
+	manyPayments = 5_000
+)
+
+// gatherRecent reads every payment that may end one of the holds.
+func (m *matcher) gatherRecent(holds []*decision.HoldState) error {
+	since := holds[0].At
+	for _, h := range holds {
+		if h.At.Before(since) {
+			since = h.At
+		}
+	}
+	since = since.Add(-holdSlack)
+	var paid []store.Paid
+	for p, err := range m.v.Leaving(store.Scope{Asset: store.AnyAsset}, since.UnixMilli()-1) {
+		if err != nil {
+			return err
+		}
+		if len(paid) == manyPayments {
+			return nil
+		}
+		paid = append(paid, p)
+	}
+	var numbers []int64
+	for i := range paid {
+		numbers = append(numbers, paid[i].Payee, paid[i].Host, paid[i].Asset)
+		for _, more := range paid[i].More {
+			numbers = append(numbers, more.Payee, more.Host)
+		}
+	}
+	words, err := m.v.Words(numbers)
+	if err != nil {
+		return err
+	}
+	m.since, m.recent = since, map[[2]string][]recentPayment{}
+	for i := range paid {
+		p := recentPayment{Paid: paid[i], names: []string{words[paid[i].Payee], words[paid[i].Host]}}
+		for _, more := range p.More {
+			p.names = append(p.names, words[more.Payee], words[more.Host])
+		}
+		key := [2]string{words[p.Asset], p.Amount}
+		m.recent[key] = append(m.recent[key], p)
+	}
+	return nil
 }
 
 type payKey struct {
@@ -42,7 +100,13 @@ func (g *Guard) match(v *store.View, s *decision.State, now time.Time) (*matchin
 	if len(holds)+len(approvals) == 0 {
 		return out, nil
 	}
-	for _, h := range withExpired(s, holds, approvals, now) {
+	all := withExpired(s, holds, approvals, now)
+	if len(all) > fewHolds {
+		if err := m.gatherRecent(all); err != nil {
+			return nil, err
+		}
+	}
+	for _, h := range all {
 		expired := !h.Active(now)
 		until := now.Add(forever)
 		if expired {
@@ -102,6 +166,16 @@ func withExpired(s *decision.State, holds []*decision.HoldState, approvals []*de
 func (m *matcher) like(in decision.Intent, from time.Time) ([]store.Paid, error) {
 	if in.Amount == "" || in.Asset == "" {
 		return nil, nil // what it was could not be read, so no payment equals it
+	}
+	if m.recent != nil && !from.Before(m.since) {
+		var paid []store.Paid
+		names := m.p.Expand(in.Names...)
+		for _, p := range m.recent[[2]string{in.Asset, in.Amount}] {
+			if p.At >= from.UnixMilli() && shares(names, p.names) {
+				paid = append(paid, p.Paid)
+			}
+		}
+		return paid, nil
 	}
 	asset, err := m.v.Word(in.Asset)
 	if err != nil || asset == 0 {

@@ -57,8 +57,8 @@ var setup = sync.OnceFunc(func() {
 	sqlx.BindDriver("sqlite", sqlx.QUESTION)
 })
 
-func dsn(path string, pragmas ...string) string {
-	q := url.Values{"_dqs": {"0"}, "_defensive": {"1"}}
+func dsn(path, mode string, pragmas ...string) string {
+	q := url.Values{"_dqs": {"0"}, "_defensive": {"1"}, "mode": {mode}}
 	for _, p := range pragmas {
 		q.Add("_pragma", p)
 	}
@@ -76,7 +76,7 @@ func Open(ctx context.Context, path string) (*Index, error) {
 
 	x := &Index{path: path, info: info}
 	busy := fmt.Sprintf("busy_timeout(%d)", busyMillis)
-	x.write, err = sqlx.Open("sqlite", dsn(path, busy,
+	x.write, err = sqlx.Open("sqlite", dsn(path, "rwc", busy,
 		"journal_mode(WAL)", "synchronous(NORMAL)", "wal_autocheckpoint(250)",
 		"cache_size(-10240)", "threads(2)"))
 	if err != nil {
@@ -87,7 +87,7 @@ func Open(ctx context.Context, path string) (*Index, error) {
 		_ = x.write.Close()
 		return nil, classify(err)
 	}
-	x.read, err = sqlx.Open("sqlite", dsn(path, busy, "query_only(1)", "temp_store(MEMORY)", "cache_size(-4096)"))
+	x.read, err = sqlx.Open("sqlite", dsn(path, "rw", busy, "query_only(1)", "temp_store(MEMORY)", "cache_size(-4096)"))
 	if err != nil {
 		_ = x.write.Close()
 		return nil, classify(err)
@@ -331,8 +331,9 @@ func classify(err error) error {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 		return fmt.Errorf("%w: %w", ErrBusy, err)
 	case sqlite3.SQLITE_IOERR:
-		// A file cut short under the handle reads as an I/O error.
-		if e.Code() == sqlite3.SQLITE_IOERR_SHORT_READ {
+		// A file cut short or deleted under the handle reads as an I/O error.
+		switch e.Code() {
+		case sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_FSTAT:
 			return fmt.Errorf("%w: %w", ErrUnusable, err)
 		}
 	case sqlite3.SQLITE_ERROR:

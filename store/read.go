@@ -43,6 +43,14 @@ func (x *Index) Read(ctx context.Context, fn func(*View) error) error {
 	}()
 	if s.conn == nil {
 		conn, err := x.read.Connx(ctx)
+		// The connection is opened by the path: if that names another file by now, or
+		// none, it is not the one that was brought up to date.
+		if x.Moved() {
+			if err == nil {
+				_ = conn.Close()
+			}
+			return ErrUnusable
+		}
 		if err != nil {
 			return classify(err)
 		}

@@ -76,6 +76,12 @@ func TestSpansComeBackAsTheyWereWritten(t *testing.T) {
 	if !ok || !slices.Equal(got, want) {
 		t.Fatal("spans are not what was written")
 	}
+	if end := endOfSpans(blob); end != after {
+		t.Errorf("the spans end at %d, want %d", end, after)
+	}
+	if endOfSpans(nil) != 0 || endOfSpans([]byte{0xff}) != 0 {
+		t.Error("no span ends somewhere")
+	}
 }
 
 func FuzzSpans(f *testing.F) {
@@ -134,7 +140,7 @@ func foreign(path, stmt string) error {
 	setup()
 	x := &Index{path: path}
 	var err error
-	if x.write, err = sqlx.Open("sqlite", dsn(path)); err != nil {
+	if x.write, err = sqlx.Open("sqlite", dsn(path, "rwc")); err != nil {
 		return err
 	}
 	defer x.write.Close()

@@ -15,6 +15,7 @@ import (
 	"github.com/settlewatch/settlewatch/guard/decision"
 	"github.com/settlewatch/settlewatch/ingest"
 	"github.com/settlewatch/settlewatch/internal/errcode"
+	"github.com/settlewatch/settlewatch/internal/plain"
 	"github.com/settlewatch/settlewatch/mcp"
 	"github.com/settlewatch/settlewatch/store"
 )
@@ -123,9 +124,11 @@ func (a *app) resolutions(ctx context.Context, x *ingest.Indexer, refs ...ingest
 	return none
 }
 
-// loggedPolicy is the last policy line of the log in a guard directory, nil for
-// none. What can be read of an unsound log is enough to find the policy by: the
-// command itself says what is wrong with the log.
+// loggedPolicy is the policy line of the log that people's commands go by, nil for
+// none: the last one, unless an earlier one named operators. An agent that can run
+// commands can have a policy of its own written down; it must not be the one a person
+// decides under without knowing. What can be read of an unsound log is enough to find
+// the policy by: the command itself says what is wrong with the log.
 func loggedPolicy(ctx context.Context, a *app, dir string) (*decision.Policy, error) {
 	log, err := decision.Open(decision.Options{Dir: dir, Now: a.env.now})
 	if err != nil {
@@ -134,12 +137,25 @@ func loggedPolicy(ctx context.Context, a *app, dir string) (*decision.Policy, er
 	s, err := log.Read(ctx)
 	var unsound *decision.Unsound
 	if errors.As(err, &unsound) {
-		return unsound.State.Policy(), nil
+		s, err = unsound.State, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return s.Policy(), nil
+	last, manned := s.Policy(), s.MannedPolicy()
+	if manned == nil || manned.Path == last.Path {
+		return last, nil
+	}
+	a.note("warning: the log names the policy %s last, and before it %s, which has operators: this goes by the latter. If an agent may have run commands here, look at the log. try: --guard-config FILE",
+		policyName(last.Path), policyName(manned.Path))
+	return manned, nil
+}
+
+func policyName(path string) string {
+	if path == "" {
+		return "of the built-in defaults"
+	}
+	return plain.Quote(path, plain.Detail)
 }
 
 // noticing lets a command that asks no guard write down what it finds gone: the

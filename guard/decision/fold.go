@@ -84,6 +84,9 @@ func (f *fold) add(l *line, doubtful bool) {
 	case *Policy:
 		if !doubtful {
 			f.policy = b
+			if len(b.Operators) > 0 {
+				f.manned = b
+			}
 		}
 	case *Opened:
 		f.open(l, b)

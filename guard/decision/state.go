@@ -23,6 +23,7 @@ type State struct {
 	torn       int64
 
 	policy *Policy
+	manned *Policy // the last one that named operators
 
 	reviews  *btree.Map[string, *ReviewState] // by id
 	opened   *btree.Map[int64, *ReviewState]  // by the line that opened it
@@ -95,6 +96,11 @@ func (s *State) Torn() int64 { return s.torn }
 
 // Policy is the last policy line, nil when there is none.
 func (s *State) Policy() *Policy { return s.policy }
+
+// MannedPolicy is the last policy line that names operators, nil when none does.
+// Whoever may write to the log can add one that names none, so it is this one that
+// people's commands go by.
+func (s *State) MannedPolicy() *Policy { return s.manned }
 
 // Ignored is an act that stays in the chain and changes nothing.
 type Ignored struct {

@@ -8,9 +8,9 @@ import (
 	"github.com/settlewatch/settlewatch/ingest/event"
 )
 
-// Interner shares what many events repeat: the same requirements, offers,
-// resources and names come back thousands of times in one run, the same payload
-// several times in one purchase. It only saves work and memory; facts are the
+// Interner shares what many events repeat: the same resources and names come back
+// thousands of times in one run, the same requirements and settlements several
+// times in one purchase. It only saves work and memory; facts are the
 // same with a nil one. It is for one goroutine and may be kept for the life of
 // the process: it forgets by itself.
 type Interner struct {
