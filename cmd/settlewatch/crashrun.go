@@ -187,6 +187,13 @@ func (p *process) wait(r *reply) {
 		case s, ok := <-p.said:
 			switch {
 			case !ok:
+				// Its last words come by another pipe: they are whole once it is gone.
+				select {
+				case <-p.gone:
+				case <-late.C:
+					r.how = hung
+					return
+				}
 				r.how = map[bool]string{true: stopped, false: vanished}[p.wasKilled()]
 				return
 			case s.At == "answered":
