@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"database/sql/driver"
 	"encoding/hex"
@@ -113,54 +114,121 @@ type OpenOperation struct {
 // is none.
 func (v *View) OpenOf(names, classes []int64) iter.Seq2[OpenOperation, error] {
 	return func(yield func(OpenOperation, error) bool) {
-		if len(classes) == 0 || names != nil && len(names) == 0 {
-			return
+		if names == nil {
+			names = []int64{0}
 		}
-		f := Filter{Names: names, Classes: classes}
-		for f.Limit = 32; ; f.Limit = min(4*f.Limit, 2048) {
-			found, err := v.List(f, nil, 0)
-			if err != nil {
+		runs := map[int64][]byte{}
+		below := []byte{0xff} // no time begins so
+		for n, more := 32, true; more; n = min(4*n, 2048) {
+			var found []OpenOperation
+			from := []byte{} // what was found is all there is from here on
+			more = false
+			for _, name := range names {
+				for _, class := range classes {
+					some, rest, err := v.openBelow(name, class, below, n)
+					if err != nil {
+						yield(OpenOperation{}, err)
+						return
+					}
+					found = append(found, some...)
+					if first := lastOf(some); rest && (!more || bytes.Compare(first, from) > 0) {
+						from, more = first, true
+					}
+				}
+			}
+			found = slices.DeleteFunc(found, func(o OpenOperation) bool { return bytes.Compare(o.Last, from) < 0 })
+			slices.SortFunc(found, func(a, b OpenOperation) int { return cmp.Compare(a.No, b.No) })
+			found = slices.CompactFunc(found, func(a, b OpenOperation) bool { return a.No == b.No })
+			if err := v.complete(found, runs); err != nil {
 				yield(OpenOperation{}, err)
 				return
 			}
-			open, err := v.open(found)
-			if err != nil {
-				yield(OpenOperation{}, err)
-				return
-			}
-			for _, o := range open {
+			slices.SortFunc(found, func(a, b OpenOperation) int { return a.Compare(b.Position) })
+			for _, o := range found {
 				if !yield(o, nil) {
 					return
 				}
 			}
-			if len(found) < f.Limit {
-				return
-			}
-			after := found[len(found)-1].Position
-			f.After = &after
+			below = from
 		}
 	}
 }
 
-func (v *View) open(found []Found) ([]OpenOperation, error) {
+func lastOf(found []OpenOperation) []byte {
+	if len(found) == 0 {
+		return nil
+	}
+	return found[len(found)-1].Last
+}
+
+// openBelow finds the newest operations of a class, and of a name where that is not
+// 0, whose last event is before a time: about n of them, and of the last of their
+// times all there are. rest tells whether there are more. It looks at an index only;
+// most operations are found under two names.
+func (v *View) openBelow(name, class int64, below []byte, n int) (found []OpenOperation, rest bool, err error) {
+	query, args := "SELECT last_key, op_no FROM operations INDEXED BY operations_by_class WHERE class = ?", []any{class}
+	if name != 0 {
+		query, args = "SELECT last_key, op_no FROM operation_names WHERE name = ? AND class = ?", []any{name, class}
+	}
+	ask := func(when string, bounds ...any) error {
+		found = found[:0]
+		return v.scan(v.ctx, query+when, append(args, bounds...), func(row []driver.Value) error {
+			last, _ := row[0].([]byte)
+			found = append(found, OpenOperation{No: integer(row[1]), Class: class, Position: Position{Last: bytes.Clone(last)}})
+			return nil
+		})
+	}
+	if err := ask(" AND last_key < ? ORDER BY last_key DESC LIMIT ?", below, int64(n)); err != nil || len(found) < n {
+		return found, false, err
+	}
+	oldest := lastOf(found)
+	if bytes.Equal(found[0].Last, oldest) {
+		err := ask(" AND last_key = ?", oldest) // all of one time: there may be more of it
+		return found, true, err
+	}
+	// There may be more of the oldest time.
+	return slices.DeleteFunc(found, func(o OpenOperation) bool { return bytes.Equal(o.Last, oldest) }), true, nil
+}
+
+// complete fills in what the rows of operations say. They come by number; run ids
+// are remembered in runs.
+func (v *View) complete(found []OpenOperation, runs map[int64][]byte) error {
 	numbers := make([]int64, len(found))
 	for i := range found {
 		numbers[i] = found[i].No
 	}
-	out := make([]OpenOperation, 0, len(found))
-	err := v.scan(v.ctx, `SELECT o.op_no, o.run_no, o.class, o.blind IS NOT NULL, o.pending_until, o.spans
+	var unknown []int64
+	i := 0
+	if err := v.scan(v.ctx, `SELECT o.op_no, o.run_no, o.op_key, o.blind IS NOT NULL, o.pending_until, o.spans
 		FROM json_each(?) j CROSS JOIN operations o ON o.op_no = j.value ORDER BY j.key`, []any{list(numbers)}, func(row []driver.Value) error {
-		o := OpenOperation{No: integer(row[0]), Run: integer(row[1]), Class: integer(row[2]), Blind: integer(row[3]) != 0, PendingUntil: integer(row[4]),
-			Position: found[len(out)].Position}
-		blob, _ := row[5].([]byte)
-		if spans, _ := Spans(blob); len(spans) > 0 {
-			last := spans[len(spans)-1]
-			o.End = last.Offset + last.Length
+		for found[i].No != integer(row[0]) {
+			i++
 		}
-		out = append(out, o)
+		o := &found[i]
+		key, _ := row[2].([]byte)
+		o.Run, o.Op, o.Blind, o.PendingUntil = integer(row[1]), bytes.Clone(unpackKey(key)), integer(row[3]) != 0, integer(row[4])
+		blob, _ := row[5].([]byte)
+		o.End = endOfSpans(blob)
+		if _, ok := runs[o.Run]; !ok {
+			unknown = append(unknown, o.Run)
+		}
 		return nil
-	})
-	return out, err
+	}); err != nil {
+		return err
+	}
+	if len(unknown) > 0 {
+		if err := v.scan(v.ctx, "SELECT r.run_no, r.run_key FROM json_each(?) j CROSS JOIN runs r ON r.run_no = j.value", []any{list(distinct(unknown))}, func(row []driver.Value) error {
+			key, _ := row[1].([]byte)
+			runs[integer(row[0])] = bytes.Clone(key)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	for i := range found {
+		found[i].Position.Run = runs[found[i].Run]
+	}
+	return nil
 }
 
 // Words gives the dictionary words behind numbers; a number that has none is left

@@ -228,10 +228,20 @@ func list(numbers []int64) string {
 	return string(b)
 }
 
-// A payment carries a name as its payee or as its host; where it does as both, the
-// row is read once.
-const byName = " FROM json_each(?1) j CROSS JOIN payments p INDEXED BY payments_by_payee WHERE p.payee = j.value AND "
-const byHost = " FROM json_each(?1) j CROSS JOIN payments p INDEXED BY payments_by_host WHERE p.host = j.value AND (p.payee IS NULL OR p.payee NOT IN (SELECT value FROM json_each(?1))) AND "
+// byNames is a query for the payments that count with one of the names in ?1. A
+// payment carries a name as its payee or as its host; of one that does as both, the
+// second is seen in the index alone. when narrows the time, k.at, other what else.
+func byNames(when, other string) string {
+	const columns = "SELECT p.op_no, " + paymentColumns + " FROM json_each(?1) j CROSS JOIN payments k INDEXED BY "
+	const row = " CROSS JOIN payments p WHERE p.op_no = k.op_no AND p.i = k.i AND "
+	return columns + "payments_by_payee" + row + "k.payee = j.value AND " + when + other +
+		" UNION ALL " + columns + "payments_by_host" + row + "k.host = j.value AND (k.payee IS NULL OR k.payee NOT IN (SELECT value FROM json_each(?1))) AND " + when + other
+}
+
+var (
+	paymentsOf       = byNames("k.at > ?2", "")
+	matchingPayments = byNames("k.at >= ?2 AND k.at < ?3", " AND p.asset = ?4 AND p.amount = ?5")
+)
 
 // PaymentsOf gives every payment that counts with one of the names and is later than
 // `since` (unix milliseconds) or has no readable time, each once, oldest first,
@@ -240,7 +250,7 @@ func (v *View) PaymentsOf(names []int64, since int64) ([]Paid, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
-	found, err := v.payments("SELECT p.op_no, "+paymentColumns+byName+"p.at > ?2 UNION ALL SELECT p.op_no, "+paymentColumns+byHost+"p.at > ?2", list(names), since)
+	found, err := v.payments(paymentsOf, list(names), since)
 	if err != nil {
 		return nil, err
 	}
@@ -352,9 +362,7 @@ func (v *View) MatchingPayments(names []int64, asset int64, amount string, from 
 	if len(names) == 0 || amount == "" {
 		return nil, nil
 	}
-	const such = "p.at >= ?2 AND p.at < ?3 AND p.asset = ?4 AND p.amount = ?5"
-	found, err := v.payments("SELECT p.op_no, "+paymentColumns+byName+such+" UNION ALL SELECT p.op_no, "+paymentColumns+byHost+such,
-		list(names), from, int64(noTime), asset, stored(amount))
+	found, err := v.payments(matchingPayments, list(names), from, int64(noTime), asset, stored(amount))
 	if err != nil {
 		return nil, err
 	}

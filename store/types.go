@@ -113,6 +113,21 @@ func Spans(b []byte) (spans []Span, ok bool) {
 	return spans, true
 }
 
+// endOfSpans is the offset at which the last span ends, 0 when there is none.
+func endOfSpans(b []byte) (end int64) {
+	for i := 0; len(b) > 0; i++ {
+		value, n := binary.Uvarint(b)
+		if n <= 0 {
+			return end
+		}
+		if i%3 < 2 { // the offset from the end before, the length
+			end += int64(value)
+		}
+		b = b[n:]
+	}
+	return end
+}
+
 // Operation is a row of operations with its words spelled out.
 type Operation struct {
 	No, Run      int64

@@ -170,7 +170,7 @@ CREATE TABLE payments (
     PRIMARY KEY (op_no, i)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX payments_by_payee ON payments (payee, at) WHERE payee IS NOT NULL;
-CREATE INDEX payments_by_host ON payments (host, at) WHERE host IS NOT NULL;
+CREATE INDEX payments_by_host ON payments (host, at, payee) WHERE host IS NOT NULL;
 CREATE INDEX payments_by_resource ON payments (resource, asset, priced, at) WHERE resource IS NOT NULL;
 CREATE INDEX payments_by_time ON payments (at);
 
