@@ -35,7 +35,7 @@ which paid operations completed, over MCP to the agent and here to you.
 Without a command but with flags it serves MCP on stdin and stdout:
 settlewatch --dir .trace is settlewatch serve --dir .trace.
 
-New here? settlewatch demo explains itself on a recorded trace.`,
+New here? settlewatch demo tells the whole story on a trace of its own.`,
 		Args: knownCommand,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if showVersion {
