@@ -58,7 +58,7 @@ func (g *Guard) gather(v *store.View, at snapshot, s *decision.State, ask *Ask, 
 		return nil, err
 	}
 	q.f.AnyPartialCounts = q.read.anyPartial
-	if q.names, err = v.WordNumbers(ask.Names); err != nil {
+	if q.names, err = g.words.all(v, at, ask.Names); err != nil {
 		return nil, err
 	}
 	if q.asset, err = q.number(ask.Intent.Asset); err != nil {
@@ -138,7 +138,7 @@ func (q *gathering) duplicates(open []int64) error {
 	if in.Amount == "" || q.asset <= neverSeen || len(open) == 0 {
 		return nil
 	}
-	resource, err := q.v.Word(in.Resource)
+	resource, err := q.g.words.number(q.v, q.at, in.Resource)
 	if err != nil {
 		return err
 	}
@@ -455,7 +455,7 @@ func (q *gathering) limit(l *Limit, paid []weighed, own func(*decision.Intent) b
 		if len(hosts) == 0 {
 			return Window{}, nil
 		}
-		numbers, err := q.v.WordNumbers(hosts)
+		numbers, err := q.g.words.all(q.v, q.at, hosts)
 		if err != nil {
 			return Window{}, err
 		}
@@ -466,7 +466,7 @@ func (q *gathering) limit(l *Limit, paid []weighed, own func(*decision.Intent) b
 		if resource == "" {
 			return Window{}, nil
 		}
-		number, err := q.v.Word(resource)
+		number, err := q.g.words.number(q.v, q.at, resource)
 		if err != nil {
 			return Window{}, err
 		}
@@ -511,7 +511,7 @@ const neverSeen = -2
 // whose asset cannot be read, which have 0, and from other such assets: a person may
 // have stated an amount in it.
 func (q *gathering) number(asset string) (int64, error) {
-	n, err := q.v.Word(asset)
+	n, err := q.g.words.number(q.v, q.at, asset)
 	if n != 0 || err != nil {
 		return n, err
 	}
@@ -643,12 +643,12 @@ func (q *gathering) payee() error {
 	if q.ask.PayTo == "" {
 		return nil
 	}
-	address, err := q.v.WordNumbers(q.g.policy.Group(q.ask.PayTo))
+	address, err := q.g.words.all(q.v, q.at, q.g.policy.Group(q.ask.PayTo))
 	if err != nil {
 		return err
 	}
 	for _, name := range q.hosts() {
-		host, err := q.v.Word(name)
+		host, err := q.g.words.number(q.v, q.at, name)
 		if err != nil {
 			return err
 		}
@@ -685,7 +685,7 @@ func (q *gathering) prices() error {
 	if q.ask.Intent.Resource == "" || q.asset <= neverSeen {
 		return nil
 	}
-	resource, err := q.v.Word(q.ask.Intent.Resource)
+	resource, err := q.g.words.number(q.v, q.at, q.ask.Intent.Resource)
 	if err != nil || resource == 0 {
 		return err
 	}

@@ -62,6 +62,7 @@ type Guard struct {
 	now     func() time.Time
 	buyer   *assemble.Template
 	classes classes
+	words   words
 	damages damages
 	seen    seen
 

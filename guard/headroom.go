@@ -39,7 +39,7 @@ func (g *Guard) Headroom(ctx context.Context, query HeadroomQuery) (*Headroom, e
 		if err != nil {
 			return err
 		}
-		q := &gathering{g: g, v: v, s: s, ask: ask, now: now.UnixMilli(), f: h.facts, refs: map[int64]decision.Ref{}}
+		q := &gathering{g: g, v: v, at: at, s: s, ask: ask, now: now.UnixMilli(), f: h.facts, refs: map[int64]decision.Ref{}}
 		for range s.Resolutions() {
 			q.resolved = true
 			break

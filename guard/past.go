@@ -15,7 +15,7 @@ import (
 // openOperations gives the operations that count as open, of one counterparty or
 // of all where names is nil, newest first.
 func (g *Guard) openOperations(v *store.View, at snapshot, s *decision.State, names []int64, fn func(*store.OpenOperation, decision.Ref)) error {
-	q := &gathering{g: g, v: v, s: s}
+	q := &gathering{g: g, v: v, at: at, s: s}
 	for range s.Resolutions() {
 		q.resolved = true
 		break
