@@ -230,7 +230,7 @@ func (g *Guard) handoff(id string) *Handoff {
 		u = strings.ReplaceAll(u, "{review_id}", id)
 		return &Handoff{Kind: "url", Target: u, Instruction: "ask the person who approves payments to open this address and decide review " + id}
 	}
-	return &Handoff{Kind: "command", Target: "settlewatch review show " + id, Instruction: "ask the person who approves payments to run this command and decide"}
+	return &Handoff{Kind: "command", Target: "settlewatch review show " + id + g.o.Repeat, Instruction: "ask the person who approves payments to run this command and decide"}
 }
 
 // notReady is the verdict of a guard that cannot judge. What freezes still does.
@@ -285,7 +285,7 @@ func (g *Guard) known(ctx context.Context, id string) error {
 		return nil //nolint:nilerr // the check itself says what is wrong with the log
 	}
 	if s.Review(id) == nil {
-		return errcode.New(errcode.ReviewNotFound, "leave review_id out, or use the one check_before_pay gave", "no review has the id %s", plain.Quote(id, plain.Detail))
+		return errcode.New(errcode.ReviewNotFound, "leave review_id out, or give the whole id that check_before_pay gave", "no review has the id %s", plain.Quote(id, plain.Detail))
 	}
 	return nil
 }

@@ -43,6 +43,10 @@ type Options struct {
 	// Template resolves an additional template that is not a shipped one.
 	Template func(name string) (*assemble.Resolved, error)
 
+	// Repeat is what a command has to be given to mean this root, as typed behind it:
+	// " --dir /srv/agent/.trace", or nothing for the default.
+	Repeat string
+
 	Now         func() time.Time
 	Version     string
 	SyncTimeout time.Duration // how long a check waits for history; 0 means 10 s

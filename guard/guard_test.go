@@ -363,3 +363,13 @@ func TestManyHoldsEndByTheirOwnPayments(t *testing.T) {
 		t.Errorf("after the lines were written: %d holds, %v", len(holds), err)
 	}
 }
+
+func TestWhatTheTraceSettledIsNotResolvedAsFailed(t *testing.T) {
+	s := newSite(t, "")
+	s.buy("r1", "op1", terms{})
+	op := "op1"
+	ref := decision.Ref{Run: "r1", Operation: &op}
+	if err := s.Resolve(t.Context(), []guard.Resolution{{Ref: ref, Outcome: "failed", Note: "paid back"}}); err == nil {
+		t.Error("a settled operation was resolved as failed, and frees what it spent")
+	}
+}

@@ -43,7 +43,7 @@ func (q *question) recorderSilent() []finding {
 	if q.f.HasRuns {
 		return nil
 	}
-	return fire("no run was ever recorded here, so earlier payments would not be seen: wire the recorder to this trace root (`settlewatch doctor` says how)")
+	return fire("no run was ever recorded here, so earlier payments would not be seen: wire the recorder to this trace root (README, \"Record\")")
 }
 
 func (q *question) denylist() []finding {

@@ -268,5 +268,8 @@ func (g *Guard) Standing(ctx context.Context) (*Standing, error) {
 	if err != nil && out.Ready == "" {
 		out.Ready = why(err)
 	}
+	if out.Open+out.Damaged == 0 {
+		out.Suggestion = "" // there is no past left to make history of
+	}
 	return out, nil
 }

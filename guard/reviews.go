@@ -30,7 +30,7 @@ func find(s *decision.State, id string) (*decision.ReviewState, error) {
 	shown := plain.Quote(id, plain.Detail)
 	typed := strings.TrimPrefix(id, "r-")
 	if len(typed) < shortestID {
-		return nil, errcode.New(errcode.ReviewNotFound, "give the whole id, or "+strconv.Itoa(shortestID)+" or more of its characters", "no review has the id %s", shown)
+		return nil, errcode.New(errcode.ReviewNotFound, "give the whole id, or "+strconv.Itoa(shortestID)+" or more of its characters", "%s is too short for the beginning of a review's id", shown)
 	}
 	found := s.FindReviews(id)
 	if typed == id {
@@ -191,8 +191,11 @@ func (g *Guard) Reviews(ctx context.Context, q ReviewQuery) (*ReviewPage, error)
 func (g *Guard) suggestion(s *decision.State, now time.Time) string {
 	pending, past := 0, 0
 	for r := range s.Reviews() {
-		if r.Status(now) != "pending" {
+		if r.Status(now) != decision.StatusPending {
 			continue
+		}
+		if base := s.Baseline(); base != nil && !r.At.After(base.Through) {
+			continue // its past is history already: whoever asks again is answered anew
 		}
 		pending++
 		only := true
@@ -298,10 +301,10 @@ func mayDecide(r *decision.ReviewState, what, status string, now time.Time) erro
 	default:
 		said := status
 		if d := r.Last(); d != nil {
-			said = status + " on " + moment(d.At) + " by " + decidedBy(d)
+			said = status + ", decided on " + moment(d.At) + " by " + decidedBy(d)
 		}
 		hint := "see it with `settlewatch review show " + r.ReviewID + "`"
-		return errcode.New(errcode.ReviewDecided, hint, "review %s is %s already; it cannot be %s", r.ReviewID, said, what)
+		return errcode.New(errcode.ReviewDecided, hint, "review %s cannot be %s: it is %s already", r.ReviewID, what, said)
 	}
 }
 

@@ -113,7 +113,7 @@ func (a *app) runBuyer(ctx context.Context, o buyerOptions) error {
 	}
 	defer x.Close()
 	b := &buyer{a: a, o: o, clock: clock, in: bufio.NewScanner(a.stdin), record: recorder{now: clock.now, run: o.run}}
-	g, err := guard.New(a.guardOf(&stoppingIndex{x, b}, x.GuardDir(), o.guardOptions, &policyStart{policyFile: *p}, nil))
+	g, err := guard.New(a.guardOf(&stoppingIndex{x, b}, x.GuardDir(), rootOptions{dir: defaultDir}, o.guardOptions, &policyStart{policyFile: *p}, nil))
 	if err != nil {
 		return err
 	}

@@ -384,7 +384,7 @@ func (a *app) indexFindings(d *findings, s *ingest.Status, o rootOptions) {
 		for _, r := range s.Damaged {
 			names = append(names, fmt.Sprintf("%s line %d: %s", plain.Quote(r.RunID, 60), r.Line, r.Reason))
 		}
-		d.add("damage", failure, "settlewatch status --json"+o.repeat()+" names each; a damaged line may hide a payment",
+		d.add("damage", failure, "settlewatch damage list"+o.repeat()+" names what counts against payments, settlewatch damage ack"+o.repeat()+" accepts it; the lines stay damaged",
 			"%s: %s", plural(int64(s.DamagedRuns), "damaged run"), fewOf(names, s.DamagedRuns))
 	}
 	for _, t := range s.TornRuns {

@@ -58,7 +58,7 @@ func (a *app) openGuard(ctx context.Context, o rootOptions, g guardOptions) (*gu
 	if err != nil {
 		return nil, nil, err
 	}
-	made, err := guard.New(a.guardOf(x, x.GuardDir(), g, start, start.fault))
+	made, err := guard.New(a.guardOf(x, x.GuardDir(), o, g, start, start.fault))
 	if err != nil {
 		return nil, nil, errors.Join(err, x.Close())
 	}
@@ -67,10 +67,10 @@ func (a *app) openGuard(ctx context.Context, o rootOptions, g guardOptions) (*gu
 }
 
 // guardOf says how the guard of an index judges.
-func (a *app) guardOf(x guard.Index, dir string, g guardOptions, start *policyStart, fault error) guard.Options {
+func (a *app) guardOf(x guard.Index, dir string, r rootOptions, g guardOptions, start *policyStart, fault error) guard.Options {
 	o := guard.Options{
 		Index: x, Dir: dir, Policy: start.policy, PolicyPath: start.path, Fault: fault,
-		Now: a.env.now, Version: version(), SyncTimeout: g.syncTimeout, Checkpoint: string(g.checkpoint), Log: a.log(slog.LevelWarn),
+		Repeat: r.absolute(), Now: a.env.now, Version: version(), SyncTimeout: g.syncTimeout, Checkpoint: string(g.checkpoint), Log: a.log(slog.LevelWarn),
 	}
 	if indexer, ok := x.(*ingest.Indexer); ok {
 		o.Template = func(name string) (*assemble.Resolved, error) { return indexer.Library().Resolve(name, nil) }
@@ -98,7 +98,7 @@ func (a *app) guardFor(ctx context.Context, x *ingest.Indexer, g guardOptions) (
 			start.path = cmp.Or(start.path, logged.Path)
 		}
 	}
-	return guard.New(a.guardOf(x, x.GuardDir(), g, start, fault))
+	return guard.New(a.guardOf(x, x.GuardDir(), rootOptions{dir: defaultDir}, g, start, fault))
 }
 
 // resolutions are what people found out about operations, nil for each of which
@@ -122,6 +122,19 @@ func (a *app) resolutions(ctx context.Context, x *ingest.Indexer, refs ...ingest
 	}
 	a.note("note: what people said of operations is not shown: %s", errcode.Of(err).Message)
 	return none
+}
+
+// absolute is repeat for somebody in another directory.
+func (o rootOptions) absolute() string {
+	for _, p := range []*path{&o.dir, &o.index, &o.guardDir, &o.templatesDir} {
+		if *p == "" || p == &o.dir && *p == defaultDir {
+			continue
+		}
+		if full, err := filepath.Abs(string(*p)); err == nil {
+			*p = path(full)
+		}
+	}
+	return o.repeat()
 }
 
 // loggedPolicy is the policy line of the log that people's commands go by, nil for
@@ -192,7 +205,7 @@ func (a *app) faultedGuard(o rootOptions, g guardOptions, fault error) (*guard.G
 	if start.fault != nil {
 		fault = start.fault
 	}
-	return guard.New(a.guardOf(noIndex{fault}, o.guardAt(string(o.dir)), g, start, fault))
+	return guard.New(a.guardOf(noIndex{fault}, o.guardAt(string(o.dir)), o, g, start, fault))
 }
 
 // noIndex is the index of a root that cannot be opened.

@@ -99,10 +99,14 @@ func (a *app) showStanding(s *guard.Standing, again func(command string) string)
 	t.row("", "holds", waits(s.Holds, "active hold", "hold list"))
 	open := plural(int64(s.Open), "open operation")
 	if s.Open > 0 {
-		open += ": " + again("list") + ` and, once it is known what became of one, ` + again("resolve")
+		open += ": " + again("list") + ` and, once it is known what became of one, ` + again("resolve RUN OPERATION") + ` --as settled|failed --note "..."`
 	}
 	t.row("", "open", open)
-	t.row("", "damage", waits(s.Damaged, "run with damage nobody acknowledged", "damage list"))
+	damage := plural(int64(s.Damaged), "run") + " with damage nobody acknowledged"
+	if s.Damaged > 0 {
+		damage += ": " + again("damage list")
+	}
+	t.row("", "damage", damage)
 	if len(s.Operators) == 0 {
 		t.row(yellow, "operators", "none: an approval could be the agent's own; "+again("doctor")+" says what to do")
 	} else {

@@ -32,7 +32,7 @@ func TestAStandingSaysWhatWaitsForAPerson(t *testing.T) {
 				`policy     "/p.json"`, `the log was last written under another policy ("/old.json")`, `"/l", 1,234 lines`, "it ends in a part of a line",
 				`frozen     every payment is blocked: "to look"`, "frozen     every payment to shop.example is blocked\n",
 				"2 pending reviews: settlewatch review list --dir r --guard-config p.json", "1 active hold: settlewatch hold list --dir r", "3 open operations: settlewatch list --dir r and",
-				"settlewatch resolve --dir r --guard-config p.json", "1 run with damage nobody acknowledged: settlewatch damage list", "none: an approval could be the agent's own; settlewatch doctor --dir r",
+				"settlewatch resolve RUN OPERATION --dir r --guard-config p.json --as settled|failed", "1 run with damage nobody acknowledged: settlewatch damage list", "none: an approval could be the agent's own; settlewatch doctor --dir r",
 				"\n2 of 3 pending reviews wait only because of the past\n",
 			},
 			nil,
