@@ -217,6 +217,11 @@ func appendReview(dst []byte, r *guard.ReviewView, c cut) []byte {
 	optional("decided_by", r.DecidedBy)
 	o.text("expires_at", instant(r.ExpiresAt))
 	o.handoff(r.Handoff, c)
+	if n := min(len(r.Warnings), c.names); n > 0 {
+		o.list("warnings", n, func(i int) {
+			o.dst = jsjson.AppendString(o.dst, []byte(plain.Clean(r.Warnings[i], min(shortText, c.text))))
+		})
+	}
 	return o.close()
 }
 

@@ -343,7 +343,7 @@ const aReviewDocument = `{"review_id":"r-0123456789ab","status":"rejected","crea
 	`"counterparty":"https://shop.example/a","amount":"0.05","asset":"USDC","template":"escrow-arc","reasons":[{"rule":"review_above","detail":"0.05 is more than 0.01"},` +
 	`{"rule":"history","detail":"2 operations with shop.example: 1 full, 1 partial, 1 open, 0 blind; spent 0.05 USDC and held 0 in 24 h"}],` +
 	`"names":["0x737143f2900a2b2c6e16a4c3a35ca92cd170b7d1","shop.example"],"pay_to":"0x737143f2900a2b2c6e16a4c3a35ca92cd170b7d1","resource":"https://shop.example/a","network":"eip155:8453",` +
-	`"asked_by":"agent-7","decided_by":"unsigned (could be the agent)","expires_at":"2026-12-01T11:00:00.005Z"}`
+	`"asked_by":"agent-7","decided_by":"unsigned (could be the agent)","expires_at":"2026-12-01T11:00:00.005Z","warnings":["unsigned_reviews"]}`
 
 func TestAReviewHasTheMembersOfTheContractInOrder(t *testing.T) {
 	got, _ := askGuard(t, reviews(aReview()), "get_review_status", `{"review_id":"r-0123456789ab"}`)
