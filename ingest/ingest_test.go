@@ -169,7 +169,7 @@ func TestAnIndexFilledLineByLineEqualsOneFilledAtOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			step := max(1, len(data)/40) // cuts lines anywhere
+			step := max(1, len(data)*slowly/40) // cuts lines anywhere
 			for len(data) > 0 {
 				n := min(step, len(data))
 				if _, err := f.Write(data[:n]); err != nil {
