@@ -670,12 +670,15 @@ var dumps = []string{
 	`SELECT 'run ' || name(file) || ' covered ' || covered || ' crc ' || crc || ' lines ' || lines || ' events ' || events || ' operations ' || operations ||
 		' answers ' || answers || ' faults ' || faults || ' entry ' || coalesce(entry_fault, '') || ' torn ' || torn || ' session ' || session AS line FROM runs ORDER BY line`,
 	`SELECT 'fault ' || name(r.file) || ' line ' || f.line || ' offset ' || f.offset || ' ' || f.reason AS line FROM faults f JOIN runs r USING (run_no) ORDER BY line`,
-	`SELECT 'operation ' || name(r.file) || ' ' || name(o.op_key) || ' last ' || hex(o.last_key) || ' events ' || o.events ||
+	`WITH sets AS MATERIALIZED (SELECT set_no, group_concat(word, ' ') AS names FROM
+		(SELECT n.set_no, w.word FROM name_set_names n JOIN words w ON w.word_no = n.name ORDER BY n.set_no, w.word) GROUP BY set_no)
+	SELECT 'operation ' || name(r.file) || ' ' || name(o.op_key) || ' last ' || hex(o.last_key) || ' events ' || o.events ||
 		' crc ' || o.crc || ' side ' || o.side || ' settlement ' || c.settlement || ' pending ' || o.pending_until || ' blind ' || coalesce(o.blind, '') || ' no hook ' || o.no_hook || ' amount ' || coalesce(o.amount, p.amount, '') ||
 		' payee ' || coalesce((SELECT word FROM words WHERE word_no = o.payee), '') || ' host ' || coalesce((SELECT word FROM words WHERE word_no = o.host), '') ||
 		' resource ' || coalesce((SELECT word FROM words WHERE word_no = coalesce(o.resource, p.resource)), '') || ' asset ' || coalesce((SELECT word FROM words WHERE word_no = coalesce(o.asset, p.asset)), '') ||
-		' names ' || coalesce((SELECT group_concat(word, ' ') FROM (SELECT w.word FROM name_sets s JOIN name_set_names n USING (set_no) JOIN words w ON w.word_no = n.name WHERE s.set_no = o.names ORDER BY w.word)), '')
-		AS line FROM operations o JOIN runs r USING (run_no) JOIN classes c ON c.class_no = o.class LEFT JOIN payments p ON p.op_no = o.op_no AND p.i = 0 ORDER BY line`,
+		' names ' || coalesce(s.names, '')
+		AS line FROM operations o JOIN runs r USING (run_no) JOIN classes c ON c.class_no = o.class LEFT JOIN payments p ON p.op_no = o.op_no AND p.i = 0
+		LEFT JOIN sets s ON s.set_no = o.names ORDER BY line`,
 	`SELECT 'name ' || w.word || ' of ' || name(r.file) || ' ' || name(o.op_key) || ' agrees ' || (n.class = o.class AND n.last_key = o.last_key) AS line FROM operation_names n JOIN operations o USING (op_no) JOIN runs r USING (run_no) JOIN words w ON w.word_no = n.name ORDER BY line`,
 	`SELECT 'payment ' || coalesce((SELECT name(r.file) || ' ' || name(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = p.op_no), (SELECT name(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -p.op_no), 'nothing') || ' n ' || p.n || ' status ' || p.status || ' priced ' || p.priced || ' flags ' || p.flags ||
 		' at ' || CASE p.at WHEN 9223372036854775807 THEN '' ELSE p.at END || ' amount ' || coalesce(p.amount, '') || ' settled ' || coalesce(p.settled, '') ||
