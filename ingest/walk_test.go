@@ -16,7 +16,7 @@ import (
 // exactly once and every one that does at least once, whatever is appended,
 // however the pages are cut.
 func TestAWalkSeesEveryOperationWhileEventsArrive(t *testing.T) {
-	for seed := range uint64(12 / min(slowly, 3)) {
+	for seed := range uint64(12) / min(slowly, 3) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		root, path := newRoot(t)
 		n := 0
@@ -189,7 +189,7 @@ func toolCall(r *rand.Rand, at, id int) []string {
 // Links, payments and settlements are a pure function of the files: however
 // the lines arrive, the index equals one filled at once.
 func TestLinksDoNotDependOnHowLinesArrive(t *testing.T) {
-	for seed := range uint64(25 / slowly) {
+	for seed := range uint64(25) / slowly {
 		r := rand.New(rand.NewPCG(seed, 11))
 		root, path := newRoot(t)
 		var lines []string
@@ -348,7 +348,7 @@ func TestKilledProcessesLeaveASoundIndex(t *testing.T) {
 // Two processes on one root, whose run files are appended to, cut, rotated,
 // swapped, edited and removed, end up with what the files say.
 func TestChurnUnderTwoIndexersLeavesWhatTheFilesSay(t *testing.T) {
-	for seed := range uint64(8 / min(slowly, 4)) {
+	for seed := range uint64(8) / min(slowly, 4) {
 		r := rand.New(rand.NewPCG(seed, 23))
 		root, path := newRoot(t)
 		xs := []*Indexer{open(t, root), open(t, root)}
