@@ -100,13 +100,10 @@ func firstName(names []string) string {
 	return payment.Display(names[0])
 }
 
-// scopeAll freezes everything.
-const scopeAll = "all"
-
 // scope is the name a freeze is written under.
 func scope(counterparty string) (string, error) {
 	if counterparty == "" {
-		return scopeAll, nil
+		return decision.ScopeAll, nil
 	}
 	names := typedNames(counterparty)
 	if len(names) == 0 {
@@ -141,7 +138,7 @@ func (g *Guard) Unfreeze(ctx context.Context, counterparty, reason string, by de
 		}
 		if !frozen {
 			hint := "see what is frozen with `settlewatch status`"
-			if name == scopeAll && g.frozenByFile() {
+			if name == decision.ScopeAll && g.frozenByFile() {
 				hint = "remove the file " + plain.Quote(frozenFile, plain.Detail) + " from the guard directory"
 			}
 			return nil, errcode.New(errcode.Input, hint, "%s is not frozen", plain.Quote(payment.Display(name), plain.Detail))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,45 +41,16 @@ func (g *Guard) Check(ctx context.Context, r Request) (*Verdict, error) {
 		return g.notReady(ctx, ask, err), nil
 	}
 	var v *Verdict
-	for range decideTries {
-		var s *decision.State
-		s, err = g.decide(ctx, r.Actor, func(view *store.View, s *decision.State) (bodies []decision.Body, err error) {
-			v = nil
-			at, err := snapshotOf(view)
-			if err != nil {
-				return nil, err
-			}
-			lost, err := g.glance(ctx, view, s, at)
-			if err != nil {
-				return nil, err
-			}
-			if len(lost) > 0 {
-				// Evidence vanished while nobody looked: that is written down first,
-				// so that the verdict knows it.
-				return slices.Concat(lost, g.seen.lines(s)), nil
-			}
-			v, bodies, err = g.judge(view, at, s, ask, extra)
-			return bodies, err
-		})
-		if err != nil {
-			break
-		}
-		if v == nil || v.recorded {
-			g.seen.written(s)
-		}
-		if v != nil {
-			break
-		}
-	}
-	if err == nil && v == nil {
-		err = errRestless
-	}
-	var unsound *decision.Unsound
+	_, err = g.decide(ctx, r.Actor, func(view *store.View, s *decision.State) (bodies []decision.Body, err error) {
+		v, bodies, err = g.judge(view, s, ask, extra)
+		return bodies, err
+	})
+	unsound := asUnsound(err)
 	switch {
 	case err == nil:
 		g.keep(v.Hold)
 		return v, nil
-	case errors.As(err, &unsound):
+	case unsound != nil:
 		return g.unsound(ctx, ask, extra, unsound), nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -113,16 +83,16 @@ func (g *Guard) ask(ctx context.Context, fn func(*store.View) error) error {
 
 // judge is the part of a check that runs under the lock: facts, verdict, and what
 // is to be written before anybody is told.
-func (g *Guard) judge(view *store.View, at snapshot, s *decision.State, ask *Ask, extra *assemble.Template) (*Verdict, []decision.Body, error) {
+func (g *Guard) judge(view *store.View, s *decision.State, ask *Ask, extra *assemble.Template) (*Verdict, []decision.Body, error) {
 	now := g.now()
-	h, err := g.gather(view, at, s, ask, extra, now)
+	q, err := g.gather(view, s, ask, extra, now)
 	if err != nil {
 		return nil, nil, err
 	}
-	record := g.record(s, h, ask, now)
-	v := Judge(g.policy, h.facts, record, ask, now)
+	record := g.record(s, q.m, ask, now)
+	v := Judge(g.policy, q.f, record, ask, now)
 
-	bodies := h.ended // holds and approvals that payments have used up
+	bodies := q.m.ended // holds and approvals that payments have used up
 	switch v.Decision {
 	case Allow:
 		more, err := g.allowed(view, s, ask, v, now)
@@ -131,7 +101,7 @@ func (g *Guard) judge(view *store.View, at snapshot, s *decision.State, ask *Ask
 		}
 		bodies = append(bodies, more...)
 	case Review:
-		if more := g.opened(s, h, record, ask, v, now); more != nil {
+		if more := g.opened(q, record, v, now); more != nil {
 			bodies = append(bodies, more)
 		}
 	case Block:
@@ -165,13 +135,13 @@ func (g *Guard) allowed(view *store.View, s *decision.State, ask *Ask, v *Verdic
 	default:
 		line = decision.Allowed{Intent: ask.Intent, PolicyHash: g.hash, Checked: v.Checked}
 	}
-	v.recorded = true
 	return append(g.seen.lines(s), line), nil
 }
 
 // opened gives the line that asks a person, nil when one is asked already or may
 // not be asked.
-func (g *Guard) opened(s *decision.State, h *history, r *Record, ask *Ask, v *Verdict, now time.Time) decision.Body {
+func (g *Guard) opened(q *gathering, r *Record, v *Verdict, now time.Time) decision.Body {
+	s, ask := q.s, q.ask
 	if v.NoReview() {
 		return nil
 	}
@@ -180,7 +150,7 @@ func (g *Guard) opened(s *decision.State, h *history, r *Record, ask *Ask, v *Ve
 		v.Handoff = g.handoff(v.ReviewID)
 		return nil
 	}
-	if id := usable(s, h, ask, now); id != "" {
+	if id := usable(q, now); id != "" {
 		v.ReviewID = id
 		return nil
 	}
@@ -193,7 +163,7 @@ func (g *Guard) opened(s *decision.State, h *history, r *Record, ask *Ask, v *Ve
 	if err != nil {
 		return nil
 	}
-	facts, shown := Opening(g.policy, h.facts, r, ask, v)
+	facts, shown := Opening(g.policy, q.f, r, ask, v)
 	v.ReviewID = id
 	v.Handoff = g.handoff(id)
 	return decision.Opened{
@@ -212,12 +182,12 @@ func (g *Guard) opened(s *decision.State, h *history, r *Record, ask *Ask, v *Ve
 // covered by is none, nor are older ones, so that nobody is sent from one to the
 // other. One that a payment in the trace has used up is used, though the line that
 // says so is only being written (guard contract, section 4).
-func usable(s *decision.State, h *history, ask *Ask, now time.Time) string {
-	for _, r := range slices.Backward(s.Approvals(now)) {
-		if r.ReviewID == ask.ReviewID {
+func usable(q *gathering, now time.Time) string {
+	for _, r := range slices.Backward(q.s.Approvals(now)) {
+		if r.ReviewID == q.ask.ReviewID {
 			break
 		}
-		if _, used := h.approvals[r.ReviewID]; !used && r.Intent.Same(ask.Intent) {
+		if _, used := q.m.approvals[r.ReviewID]; !used && r.Intent.Same(q.ask.Intent) {
 			return r.ReviewID
 		}
 	}
@@ -242,10 +212,10 @@ func (g *Guard) notReady(ctx context.Context, ask *Ask, cause error) *Verdict {
 	r := &Record{Frozen: g.frozen(nil, ask)}
 	// What people refused needs the log alone.
 	if s, err := g.log.Read(ctx); err == nil {
-		r = g.record(s, &history{matching: &matching{}}, ask, g.now())
+		r = g.record(s, &matching{}, ask, g.now())
 		r.Approval, r.NoApproval = nil, ""
 	} else if unsound := asUnsound(err); unsound != nil {
-		r = g.record(unsound.State, &history{matching: &matching{}}, ask, g.now())
+		r = g.record(unsound.State, &matching{}, ask, g.now())
 		r.Approval, r.NoApproval, r.Unsound = nil, "", unsound.Reason
 	}
 	return Judge(policy, &Facts{NotReady: why(cause)}, r, ask, g.now())
@@ -258,18 +228,14 @@ func (g *Guard) unsound(ctx context.Context, ask *Ask, extra *assemble.Template,
 	var v *Verdict
 	err := g.ask(ctx, func(view *store.View) error {
 		now := g.now()
-		at, err := snapshotOf(view)
+		q, err := g.gather(view, s, ask, extra, now)
 		if err != nil {
 			return err
 		}
-		h, err := g.gather(view, at, s, ask, extra, now)
-		if err != nil {
-			return err
-		}
-		r := g.record(s, h, ask, now)
+		r := g.record(s, q.m, ask, now)
 		r.Unsound = cause.Reason
 		r.Approval, r.NoApproval = nil, ""
-		v = Judge(g.policy, h.facts, r, ask, now)
+		v = Judge(g.policy, q.f, r, ask, now)
 		return nil
 	})
 	if err != nil {

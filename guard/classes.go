@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/settlewatch/settlewatch/assemble"
@@ -14,10 +15,7 @@ import (
 type classes struct {
 	mu         sync.Mutex
 	generation int64
-	rev        int64 // of the snapshot that was looked at last
-	all        []judged
-	types      map[int64]store.Type
-	lastType   int64
+	judged     []judged
 }
 
 // judged is a class and what the buyer's template makes of it.
@@ -36,8 +34,8 @@ type reading struct {
 	anyPartial bool
 }
 
-func (c *classes) read(v *store.View, at snapshot, p *Policy, buyer, extra *assemble.Template) (*reading, error) {
-	all, types, err := c.load(v, at, buyer)
+func (c *classes) read(v *store.View, p *Policy, buyer, extra *assemble.Template) (*reading, error) {
+	all, types, err := c.load(v, buyer)
 	if err != nil {
 		return nil, err
 	}
@@ -65,45 +63,25 @@ func (c *classes) read(v *store.View, at snapshot, p *Policy, buyer, extra *asse
 	return r, nil
 }
 
-func (c *classes) load(v *store.View, at snapshot, buyer *assemble.Template) ([]judged, map[int64]store.Type, error) {
+func (c *classes) load(v *store.View, buyer *assemble.Template) ([]judged, map[int64]store.Type, error) {
+	generation, _, err := v.Meta()
+	if err != nil {
+		return nil, nil, err
+	}
+	all, types, err := v.Shapes()
+	if err != nil {
+		return nil, nil, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.generation != at.generation || c.types == nil {
-		c.generation, c.rev, c.all, c.types, c.lastType = at.generation, -1, nil, map[int64]store.Type{}, 0
+	if c.generation != generation {
+		c.generation, c.judged = generation, nil
 	}
-	if at.rev == c.rev {
-		return c.all[:len(c.all):len(c.all)], c.types, nil
+	for _, class := range all[min(len(c.judged), len(all)):] {
+		verdict := buyer.Judge(pairs(class.Shape, types))
+		c.judged = append(c.judged, judged{Class: class, full: verdict.Full, money: verdict.MoneyStage})
 	}
-	var last int64
-	if n := len(c.all); n > 0 {
-		last = c.all[n-1].No
-	}
-	more, err := v.Classes(last)
-	if err != nil {
-		return nil, nil, err
-	}
-	types, err := v.Types(c.lastType)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(types) > 0 {
-		// Questions keep the map they were given, so a new one takes its place.
-		all := make(map[int64]store.Type, len(c.types)+len(types))
-		for no, t := range c.types {
-			all[no] = t
-		}
-		for no, t := range types {
-			all[no] = t
-			c.lastType = max(c.lastType, no)
-		}
-		c.types = all
-	}
-	for _, class := range more {
-		verdict := buyer.Judge(pairs(class.Shape, c.types))
-		c.all = append(c.all, judged{Class: class, full: verdict.Full, money: verdict.MoneyStage})
-	}
-	c.rev = max(c.rev, at.rev)
-	return c.all[:len(c.all):len(c.all)], c.types, nil
+	return slices.Clip(c.judged), types, nil
 }
 
 func pairs(shape []int64, types map[int64]store.Type) []assemble.Pair {

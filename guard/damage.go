@@ -23,8 +23,11 @@ type damages struct {
 }
 
 // load gives every damage there is in a snapshot.
-func (d *damages) load(ix Index, v *store.View, at snapshot) ([]store.RunDamage, error) {
-	generation, rev := at.generation, at.rev
+func (d *damages) load(ix Index, v *store.View) ([]store.RunDamage, error) {
+	generation, rev, err := v.Meta()
+	if err != nil {
+		return nil, err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if rev < d.rev && generation == d.generation {
@@ -72,8 +75,8 @@ func (d *damages) load(ix Index, v *store.View, at snapshot) ([]store.RunDamage,
 // unacknowledged gives the damage that counts: what no person has accepted or made
 // history of (guard contract, sections 1 and 6). Of the items at most limit are
 // given, 0 means all; total says how many runs there are.
-func (d *damages) unacknowledged(ix Index, v *store.View, at snapshot, s *decision.State, now int64, limit int) (items []DamageItem, total int, err error) {
-	all, err := d.load(ix, v, at)
+func (d *damages) unacknowledged(ix Index, v *store.View, s *decision.State, now int64, limit int) (items []DamageItem, total int, err error) {
+	all, err := d.load(ix, v)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -139,12 +142,8 @@ func rewrittenWords(r *decision.RewrittenState) string {
 // Damage lists damage that is not acknowledged.
 func (g *Guard) Damage(ctx context.Context) ([]DamageItem, error) {
 	var items []DamageItem
-	err := g.look(ctx, func(v *store.View, s *decision.State) error {
-		at, err := snapshotOf(v)
-		if err != nil {
-			return err
-		}
-		items, _, err = g.damages.unacknowledged(g.o.Index, v, at, s, g.now().UnixMilli(), 0)
+	err := g.look(ctx, func(v *store.View, s *decision.State) (err error) {
+		items, _, err = g.damages.unacknowledged(g.o.Index, v, s, g.now().UnixMilli(), 0)
 		return err
 	})
 	return items, err
@@ -161,11 +160,7 @@ func (g *Guard) Acknowledge(ctx context.Context, run, note string, by decision.S
 	}
 	count := 0
 	_, err := g.decide(ctx, "", func(v *store.View, s *decision.State) ([]decision.Body, error) {
-		at, err := snapshotOf(v)
-		if err != nil {
-			return nil, err
-		}
-		items, _, err := g.damages.unacknowledged(g.o.Index, v, at, s, g.now().UnixMilli(), 0)
+		items, _, err := g.damages.unacknowledged(g.o.Index, v, s, g.now().UnixMilli(), 0)
 		if err != nil {
 			return nil, err
 		}

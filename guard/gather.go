@@ -13,25 +13,17 @@ import (
 	"github.com/settlewatch/settlewatch/store"
 )
 
-// history is what one question found: the facts, and what payments in the trace
-// have used up.
-type history struct {
-	facts *Facts
-	*matching
-}
-
 // gathering collects the facts of one question from one snapshot of the index and
 // one state of the log.
 type gathering struct {
 	g    *Guard
 	v    *store.View
-	at   snapshot
 	s    *decision.State
 	ask  *Ask
 	now  int64 // unix milliseconds
 	read *reading
 	f    *Facts
-	m    *matching
+	m    *matching // what payments in the trace have used up
 
 	names    []int64  // of the counterparty, that the index has seen
 	openHere []int64  // open classes that operations with it are of
@@ -42,23 +34,28 @@ type gathering struct {
 	stated   map[int64]bool // operations whose stated amount has been counted
 }
 
-func (g *Guard) gather(v *store.View, at snapshot, s *decision.State, ask *Ask, extra *assemble.Template, now time.Time) (*history, error) {
-	q := &gathering{g: g, v: v, at: at, s: s, ask: ask, now: now.UnixMilli(), f: &Facts{}, refs: map[int64]decision.Ref{}}
+func (g *Guard) newGathering(v *store.View, s *decision.State, ask *Ask, now time.Time) *gathering {
+	q := &gathering{g: g, v: v, s: s, ask: ask, now: now.UnixMilli(), f: &Facts{}, refs: map[int64]decision.Ref{}}
 	for range s.Resolutions() {
 		q.resolved = true
 		break
 	}
+	return q
+}
+
+func (g *Guard) gather(v *store.View, s *decision.State, ask *Ask, extra *assemble.Template, now time.Time) (*gathering, error) {
+	q := g.newGathering(v, s, ask, now)
 	totals, err := v.Totals()
 	if err != nil {
 		return nil, err
 	}
 	q.f.HasRuns = totals.Runs > 0
 	q.f.Checked = decision.Checked{Events: totals.Events, Runs: totals.Runs, Through: now.UTC().Format(timeFormat)}
-	if q.read, err = g.classes.read(v, at, g.policy, g.buyer, extra); err != nil {
+	if q.read, err = g.classes.read(v, g.policy, g.buyer, extra); err != nil {
 		return nil, err
 	}
 	q.f.AnyPartialCounts = q.read.anyPartial
-	if q.names, err = g.words.all(v, at, ask.Names); err != nil {
+	if q.names, err = v.WordNumbers(ask.Names); err != nil {
 		return nil, err
 	}
 	if q.asset, err = q.number(ask.Intent.Asset); err != nil {
@@ -72,7 +69,7 @@ func (g *Guard) gather(v *store.View, at snapshot, s *decision.State, ask *Ask, 
 			return nil, err
 		}
 	}
-	return &history{q.f, q.m}, nil
+	return q, nil
 }
 
 // counts says how many operations there are with the counterparty.
@@ -138,7 +135,7 @@ func (q *gathering) duplicates(open []int64) error {
 	if in.Amount == "" || q.asset <= neverSeen || len(open) == 0 {
 		return nil
 	}
-	resource, err := q.g.words.number(q.v, q.at, in.Resource)
+	resource, err := q.v.Word(in.Resource)
 	if err != nil {
 		return err
 	}
@@ -185,13 +182,8 @@ type weighed struct {
 // weigh says what a payment counts with, given what the policy trusts and what a
 // person found out (guard contract, sections 1 and 6).
 func (q *gathering) weigh(p *store.Paid) (weighed, error) {
-	w := weighed{Paid: p, counts: true, amount: p.Amount, at: p.At, hasAt: p.HasAt, readable: p.Flags&payment.FlagUnreadable == 0}
-	if p.Flags&payment.FlagDefinite != 0 && q.g.policy.TrustDefiniteFailures {
-		w.counts = false
-	}
-	if p.Flags&payment.FlagSmaller != 0 && q.g.policy.TrustSettledAmounts {
-		w.amount = p.Settled
-	}
+	w := weighed{Paid: p, at: p.At, hasAt: p.HasAt, readable: p.Flags&payment.FlagUnreadable == 0}
+	w.amount, w.counts = q.trusted(p)
 	if !q.resolved || p.Op < 0 {
 		return w, nil
 	}
@@ -237,6 +229,14 @@ func (q *gathering) weigh(p *store.Paid) (weighed, error) {
 		w.Paid, w.amount, w.readable = &stated, found.Amount, w.hasAt
 	}
 	return w, nil
+}
+
+// trusted says what a payment counts with, given what the policy trusts alone.
+func (q *gathering) trusted(p *store.Paid) (amount string, counts bool) {
+	if p.Flags&payment.FlagSmaller != 0 && q.g.policy.TrustSettledAmounts {
+		return p.Settled, true
+	}
+	return p.Amount, p.Flags&payment.FlagDefinite == 0 || !q.g.policy.TrustDefiniteFailures
 }
 
 func (q *gathering) address(op int64) (decision.Ref, error) {
@@ -455,7 +455,7 @@ func (q *gathering) limit(l *Limit, paid []weighed, own func(*decision.Intent) b
 		if len(hosts) == 0 {
 			return Window{}, nil
 		}
-		numbers, err := q.g.words.all(q.v, q.at, hosts)
+		numbers, err := q.v.WordNumbers(hosts)
 		if err != nil {
 			return Window{}, err
 		}
@@ -466,7 +466,7 @@ func (q *gathering) limit(l *Limit, paid []weighed, own func(*decision.Intent) b
 		if resource == "" {
 			return Window{}, nil
 		}
-		number, err := q.g.words.number(q.v, q.at, resource)
+		number, err := q.v.Word(resource)
 		if err != nil {
 			return Window{}, err
 		}
@@ -511,7 +511,7 @@ const neverSeen = -2
 // whose asset cannot be read, which have 0, and from other such assets: a person may
 // have stated an amount in it.
 func (q *gathering) number(asset string) (int64, error) {
-	n, err := q.g.words.number(q.v, q.at, asset)
+	n, err := q.v.Word(asset)
 	if n != 0 || err != nil {
 		return n, err
 	}
@@ -622,19 +622,15 @@ func (q *gathering) kept(w *Window, sum *big.Int, p *store.Paid, asset, since in
 	if asset != store.AnyAsset && p.Asset != asset {
 		return
 	}
-	amount := p.Amount
-	switch {
-	case p.Flags&payment.FlagDefinite != 0 && q.g.policy.TrustDefiniteFailures:
+	amount, counted := q.trusted(p)
+	if !counted {
 		return
-	case p.Flags&payment.FlagSmaller != 0 && q.g.policy.TrustSettledAmounts:
-		amount = p.Settled
 	}
 	w.Count--
-	if asset != store.AnyAsset && amount != "" {
-		var n big.Int
-		if _, ok := n.SetString(amount, 10); ok {
-			sum.Sub(sum, &n)
-		}
+	if asset != store.AnyAsset {
+		var taken big.Int
+		add(&taken, amount)
+		sum.Sub(sum, &taken)
 	}
 }
 
@@ -643,12 +639,12 @@ func (q *gathering) payee() error {
 	if q.ask.PayTo == "" {
 		return nil
 	}
-	address, err := q.g.words.all(q.v, q.at, q.g.policy.Group(q.ask.PayTo))
+	address, err := q.v.WordNumbers(q.g.policy.Group(q.ask.PayTo))
 	if err != nil {
 		return err
 	}
 	for _, name := range q.hosts() {
-		host, err := q.g.words.number(q.v, q.at, name)
+		host, err := q.v.Word(name)
 		if err != nil {
 			return err
 		}
@@ -685,7 +681,7 @@ func (q *gathering) prices() error {
 	if q.ask.Intent.Resource == "" || q.asset <= neverSeen {
 		return nil
 	}
-	resource, err := q.g.words.number(q.v, q.at, q.ask.Intent.Resource)
+	resource, err := q.v.Word(q.ask.Intent.Resource)
 	if err != nil || resource == 0 {
 		return err
 	}
@@ -697,7 +693,7 @@ func (q *gathering) prices() error {
 }
 
 func (q *gathering) damage() error {
-	items, total, err := q.g.damages.unacknowledged(q.g.o.Index, q.v, q.at, q.s, q.now, maxEvidence)
+	items, total, err := q.g.damages.unacknowledged(q.g.o.Index, q.v, q.s, q.now, maxEvidence)
 	q.f.Damage, q.f.DamageTotal = items, total
 	return err
 }

@@ -66,7 +66,6 @@ type Guard struct {
 	now     func() time.Time
 	buyer   *assemble.Template
 	classes classes
-	words   words
 	damages damages
 	seen    seen
 
@@ -162,32 +161,38 @@ func (g *Guard) begin(ctx context.Context, by decision.Signer) error {
 }
 
 // decide is update with one snapshot of the index, brought up to date under the
-// lock. Where evidence is found to have vanished meanwhile, that is written down
-// first, so that fn decides knowing it.
+// lock. Where evidence is found to have vanished, that is written down first, so that
+// fn decides knowing it.
 func (g *Guard) decide(ctx context.Context, actor string, fn func(*store.View, *decision.State) ([]decision.Body, error)) (*decision.State, error) {
 	for range decideTries {
 		var noticed notices
-		again := false
+		again, wrote := false, false
 		s, err := g.update(ctx, actor, func(s *decision.State) (bodies []decision.Body, err error) {
-			again = false
 			err = g.ask(context.WithValue(ctx, noticing{}, &noticed), func(v *store.View) (err error) {
+				// What the indexer has just told of is in the log before the rest is
+				// compared with it.
+				if bodies = noticed.take(s); len(bodies) == 0 {
+					if bodies, err = g.lost(ctx, v, s); len(bodies) > 0 {
+						bodies = append(bodies, g.seen.lines(s)...)
+					}
+				}
+				if again = len(bodies) > 0; err != nil || again {
+					return err
+				}
 				bodies, err = fn(v, s)
 				return err
 			})
-			if err != nil {
-				return nil, err
-			}
-			if lost := noticed.take(s); len(lost) > 0 {
-				again = true
-				bodies = nil
-				for _, r := range lost {
-					bodies = append(bodies, r)
-				}
-			}
-			return bodies, nil
+			wrote = len(bodies) > 0
+			return bodies, err
 		})
-		if err != nil || !again {
-			return s, err
+		if err != nil {
+			return nil, err
+		}
+		if wrote {
+			g.seen.written(s)
+		}
+		if !again {
+			return s, nil
 		}
 	}
 	return nil, errRestless

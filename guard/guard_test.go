@@ -373,3 +373,24 @@ func TestWhatTheTraceSettledIsNotResolvedAsFailed(t *testing.T) {
 		t.Error("a settled operation was resolved as failed, and frees what it spent")
 	}
 }
+
+// What vanished while nobody looked is found by the baseline itself, and is part of
+// the history it makes.
+func TestABaselineKnowsWhatVanishedUnseen(t *testing.T) {
+	s := newSite(t, "")
+	s.buy("r2", "op1", terms{})
+	s.want("allow", guard.Request{})
+	_ = s.index.Close()
+	if err := os.Remove(filepath.Join(s.dir, "events", "r2.ndjson")); err != nil {
+		t.Fatal(err)
+	}
+	all, _ := filepath.Glob(filepath.Join(s.dir, "guard", "index-*"))
+	for _, f := range all {
+		_ = os.Remove(f)
+	}
+	s.open("")
+	if _, damaged, err := s.Baseline(t.Context(), "rotated", nil); err != nil || damaged != 1 {
+		t.Fatal(damaged, err)
+	}
+	s.want("allow", guard.Request{Amount: "0.11"})
+}

@@ -31,24 +31,12 @@ func (g *Guard) Headroom(ctx context.Context, query HeadroomQuery) (*Headroom, e
 	err = g.look(ctx, func(v *store.View, s *decision.State) error {
 		now := g.now()
 		out = &Headroom{Asset: ask.Intent.Asset}
-		at, err := snapshotOf(v)
+		q, err := g.gather(v, s, ask, nil, now)
 		if err != nil {
-			return err
-		}
-		h, err := g.gather(v, at, s, ask, nil, now)
-		if err != nil {
-			return err
-		}
-		q := &gathering{g: g, v: v, at: at, s: s, ask: ask, now: now.UnixMilli(), f: h.facts, refs: map[int64]decision.Ref{}}
-		for range s.Resolutions() {
-			q.resolved = true
-			break
-		}
-		if q.names, err = v.WordNumbers(ask.Names); err != nil {
 			return err
 		}
 		if limit, _, ok := g.policy.CapOf(ask.Intent.Asset); ok && len(ask.Names) > 0 {
-			row := q.headroom("per_counterparty_limit", "counterparty", limit.Atomic, ask.Intent.Asset, h.facts.Window, limit.WindowHours)
+			row := q.headroom("per_counterparty_limit", "counterparty", limit.Atomic, ask.Intent.Asset, q.f.Window, limit.WindowHours)
 			scope := store.Scope{Names: q.names}
 			if err := q.leaving(&row, scope, ask.Intent.Asset, limit.WindowHours); err != nil {
 				return err
@@ -57,7 +45,7 @@ func (g *Guard) Headroom(ctx context.Context, query HeadroomQuery) (*Headroom, e
 		}
 		for i := range g.policy.Limits {
 			l := &g.policy.Limits[i]
-			w := h.facts.Limits[i]
+			w := q.f.Limits[i]
 			if !w.Applies {
 				continue
 			}

@@ -14,17 +14,13 @@ import (
 
 // openOperations gives the operations that count as open, of one counterparty or
 // of all where names is nil, newest first.
-func (g *Guard) openOperations(v *store.View, at snapshot, s *decision.State, names []int64, fn func(*store.OpenOperation, decision.Ref)) error {
-	q := &gathering{g: g, v: v, at: at, s: s}
-	for range s.Resolutions() {
-		q.resolved = true
-		break
-	}
-	var err error
-	if q.read, err = g.classes.read(v, at, g.policy, g.buyer, nil); err != nil || len(q.read.open) == 0 {
+func (g *Guard) openOperations(v *store.View, s *decision.State, names []int64, fn func(*store.OpenOperation, decision.Ref)) error {
+	read, err := g.classes.read(v, g.policy, g.buyer, nil)
+	if err != nil || len(read.open) == 0 {
 		return err
 	}
-	for o, err := range v.OpenOf(names, q.read.open) {
+	q := g.newGathering(v, s, nil, g.now())
+	for o, err := range v.OpenOf(names, read.open) {
 		if err != nil {
 			return err
 		}
@@ -57,11 +53,7 @@ func (g *Guard) Open(ctx context.Context, q OpenQuery) ([]OpenOperation, error) 
 			}
 		}
 		var ops []int64
-		at, err := snapshotOf(v)
-		if err != nil {
-			return err
-		}
-		err = g.openOperations(v, at, s, names, func(o *store.OpenOperation, r decision.Ref) {
+		err = g.openOperations(v, s, names, func(o *store.OpenOperation, r decision.Ref) {
 			if q.Blind && !o.Blind || q.Run != "" && r.Run != q.Run {
 				return
 			}
@@ -164,24 +156,16 @@ func (g *Guard) Baseline(ctx context.Context, note string, by decision.Signer) (
 	if err := g.begin(ctx, by); err != nil {
 		return 0, 0, err
 	}
-	s, err := g.decide(ctx, "", func(v *store.View, s *decision.State) ([]decision.Body, error) {
+	_, err = g.decide(ctx, "", func(v *store.View, s *decision.State) ([]decision.Body, error) {
 		open = 0
-		at, err := snapshotOf(v)
-		if err != nil {
+		if err := g.openOperations(v, s, nil, func(*store.OpenOperation, decision.Ref) { open++ }); err != nil {
 			return nil, err
 		}
-		if err := g.openOperations(v, at, s, nil, func(*store.OpenOperation, decision.Ref) { open++ }); err != nil {
-			return nil, err
-		}
-		items, total, err := g.damages.unacknowledged(g.o.Index, v, at, s, g.now().UnixMilli(), 0)
+		items, total, err := g.damages.unacknowledged(g.o.Index, v, s, g.now().UnixMilli(), 0)
 		if err != nil {
 			return nil, err
 		}
 		damaged = total
-		lost, err := g.glance(ctx, v, s, at)
-		if err != nil {
-			return nil, err
-		}
 		runs, err := v.Runs()
 		if err != nil {
 			return nil, err
@@ -195,7 +179,7 @@ func (g *Guard) Baseline(ctx context.Context, note string, by decision.Signer) (
 		if err != nil {
 			return nil, err
 		}
-		bodies := append(append(lost, g.seen.lines(s)...), signed)
+		bodies := append(g.seen.lines(s), signed)
 		// Vanished evidence has no offset to be history up to: it is acknowledged.
 		for _, item := range items {
 			if !item.Rewritten {
@@ -209,9 +193,6 @@ func (g *Guard) Baseline(ctx context.Context, note string, by decision.Signer) (
 		}
 		return bodies, nil
 	})
-	if err == nil {
-		g.seen.written(s)
-	}
 	return open, damaged, err
 }
 
@@ -249,20 +230,16 @@ func (g *Guard) Standing(ctx context.Context) (*Standing, error) {
 		out.OtherPolicy, out.LoggedPath = last.Hash != g.hash, last.Path
 	}
 	err = g.ask(ctx, func(v *store.View) error {
-		at, err := snapshotOf(v)
-		if err != nil {
-			return err
-		}
 		m, err := g.match(v, s, now)
 		if err != nil {
 			return err
 		}
 		out.Holds = len(m.active)
 		out.Open = 0
-		if err := g.openOperations(v, at, s, nil, func(*store.OpenOperation, decision.Ref) { out.Open++ }); err != nil {
+		if err := g.openOperations(v, s, nil, func(*store.OpenOperation, decision.Ref) { out.Open++ }); err != nil {
 			return err
 		}
-		_, out.Damaged, err = g.damages.unacknowledged(g.o.Index, v, at, s, now.UnixMilli(), 1)
+		_, out.Damaged, err = g.damages.unacknowledged(g.o.Index, v, s, now.UnixMilli(), 1)
 		return err
 	})
 	if err != nil && out.Ready == "" {

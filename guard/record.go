@@ -12,7 +12,7 @@ import (
 )
 
 // record is what the log says about a question.
-func (g *Guard) record(s *decision.State, h *history, ask *Ask, now time.Time) *Record {
+func (g *Guard) record(s *decision.State, m *matching, ask *Ask, now time.Time) *Record {
 	r := &Record{Frozen: g.frozen(s, ask)}
 	for refused := range s.Rejections(now, g.policy.StickyRejectHours) {
 		switch {
@@ -23,7 +23,7 @@ func (g *Guard) record(s *decision.State, h *history, ask *Ask, now time.Time) *
 		}
 	}
 	if ask.ReviewID != "" {
-		r.Approval, r.NoApproval = redeemable(s, h, ask, now)
+		r.Approval, r.NoApproval = redeemable(s, m, ask, now)
 	}
 	return r
 }
@@ -83,7 +83,7 @@ func nearby(refused []string, ask *Ask) bool {
 }
 
 // redeemable gives the review a request rests on, or says why it may not.
-func redeemable(s *decision.State, h *history, ask *Ask, now time.Time) (*decision.Opened, string) {
+func redeemable(s *decision.State, m *matching, ask *Ask, now time.Time) (*decision.Opened, string) {
 	id := plain.Clean(ask.ReviewID, plain.Detail)
 	r := s.Review(ask.ReviewID)
 	switch {
@@ -94,7 +94,7 @@ func redeemable(s *decision.State, h *history, ask *Ask, now time.Time) (*decisi
 	case r.Status(now) != decision.StatusApproved:
 		return nil, fmt.Sprintf("review %s is %s", id, r.Status(now))
 	}
-	if by, used := h.approvals[r.ReviewID]; used {
+	if by, used := m.approvals[r.ReviewID]; used {
 		return nil, fmt.Sprintf("review %s was used by a payment in run %s", id, plain.Quote(by.Run, plain.Detail))
 	}
 	return &r.Opened, ""

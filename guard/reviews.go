@@ -110,7 +110,7 @@ func (g *Guard) view(r *decision.ReviewState, now time.Time, used map[string]dec
 	if d := r.Last(); d != nil && d.Decision != "reopened" {
 		v.DecidedAt, v.Note, v.DecidedBy = d.At, d.Note, decidedBy(d)
 	}
-	if v.Status == "pending" {
+	if v.Status == decision.StatusPending {
 		v.Handoff = g.handoff(v.ID)
 	}
 	if len(g.policy.Operators) == 0 {
@@ -144,7 +144,10 @@ func (g *Guard) Reviews(ctx context.Context, q ReviewQuery) (*ReviewPage, error)
 	if err != nil {
 		return nil, err
 	}
-	states := []string{"pending", "approved", "rejected", "expired", "used", "revoked"}
+	states := []string{
+		decision.StatusPending, decision.StatusApproved, decision.StatusRejected,
+		decision.StatusExpired, decision.StatusUsed, decision.StatusRevoked,
+	}
 	if q.Status != "" && !slices.Contains(states, q.Status) {
 		return nil, errcode.New(errcode.Input, "use one of "+strings.Join(states, ", "), "status %s is not known", plain.Quote(q.Status, plain.Detail))
 	}
@@ -152,24 +155,20 @@ func (g *Guard) Reviews(ctx context.Context, q ReviewQuery) (*ReviewPage, error)
 	if limit <= 0 {
 		limit = 50
 	}
-	below := int64(-1)
+	reviews := s.Reviews()
 	if q.Cursor != "" {
 		b, err := base64.RawURLEncoding.DecodeString(q.Cursor)
-		if err == nil {
-			below, err = strconv.ParseInt(string(b), 10, 64)
-		}
-		if err != nil || below <= 0 {
+		below, nerr := strconv.ParseInt(string(b), 10, 64)
+		if err != nil || nerr != nil || below <= 0 {
 			return nil, errcode.New(errcode.Input, "ask again without a cursor", "the cursor is none of ours")
 		}
+		reviews = s.ReviewsBefore(below)
 	}
 	now := g.now()
 	used := g.usedUp(ctx, s)
 	page := &ReviewPage{}
 	var last int64
-	for r := range s.Reviews() {
-		if below > 0 && r.Seq >= below {
-			continue
-		}
+	for r := range reviews {
 		if q.Status != "" && statusOf(r, now, used) != q.Status {
 			continue
 		}
@@ -290,13 +289,16 @@ func freezeScopes(r *decision.ReviewState) []string {
 // mayDecide holds a decision to the state of its review: one is decided once
 // (guard contract, section 4).
 func mayDecide(r *decision.ReviewState, what, status string, now time.Time) error {
-	wants := map[string]string{"approved": "pending", "rejected": "pending", "revoked": "approved", "reopened": "rejected"}[what]
+	wants := map[string]string{
+		"approved": decision.StatusPending, "rejected": decision.StatusPending,
+		"revoked": decision.StatusApproved, "reopened": decision.StatusRejected,
+	}[what]
 	switch {
 	case wants == "":
 		return errcode.New(errcode.Input, "", "%s is no decision", plain.Quote(what, plain.Detail))
 	case status == wants:
 		return nil
-	case status == "expired":
+	case status == decision.StatusExpired:
 		return errcode.New(errcode.ReviewExpired, "have the agent ask again", "review %s expired on %s", r.ReviewID, moment(r.ExpiresAt(now)))
 	default:
 		said := status

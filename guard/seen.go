@@ -28,20 +28,24 @@ type seen struct {
 // seenEvery is how often what was seen is written down at least, while it changes.
 const seenEvery = 10 * time.Minute
 
-// glance compares what changed in the index with what the log says was seen, and
-// gives the lines about evidence that vanished.
-func (g *Guard) glance(ctx context.Context, v *store.View, s *decision.State, at snapshot) ([]decision.Body, error) {
+// lost compares what changed in the index with what the log says was seen, and gives
+// the lines about evidence that vanished.
+func (g *Guard) lost(ctx context.Context, v *store.View, s *decision.State) ([]decision.Body, error) {
+	generation, rev, err := v.Meta()
+	if err != nil {
+		return nil, err
+	}
 	c := &g.seen
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if at.generation != c.generation || c.trusted == nil {
-		c.generation, c.rev, c.trusted, c.pending = at.generation, -1, map[string]int64{}, map[string]decision.Covered{}
+	if generation != c.generation || c.trusted == nil {
+		c.generation, c.rev, c.trusted, c.pending = generation, -1, map[string]int64{}, map[string]decision.Covered{}
 	}
-	if at.rev > c.rev {
+	if rev > c.rev {
 		if err := g.compare(ctx, v, s, c); err != nil {
 			return nil, err
 		}
-		c.rev = at.rev
+		c.rev = rev
 	}
 	var lines []decision.Body
 	for _, r := range c.lost {
@@ -197,14 +201,6 @@ func Notice(ctx context.Context, log *decision.Log, r Rewrite) error {
 	return err
 }
 
-// snapshot says where in the life of the index a view stands.
-type snapshot struct{ generation, rev int64 }
-
-func snapshotOf(v *store.View) (at snapshot, err error) {
-	at.generation, at.rev, err = v.Meta()
-	return at, err
-}
-
 // told reports whether the last thing the log says of a run is this.
 func told(s *decision.State, body decision.Rewritten) bool {
 	all := s.Rewritten(body.Run)
@@ -226,10 +222,10 @@ func (n *notices) add(r decision.Rewritten) {
 }
 
 // take gives what is new among the notices.
-func (n *notices) take(s *decision.State) []decision.Rewritten {
+func (n *notices) take(s *decision.State) []decision.Body {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var out []decision.Rewritten
+	var out []decision.Body
 	for _, r := range n.all {
 		if !told(s, r) && (len(out) == 0 || out[len(out)-1] != r) {
 			out = append(out, r)
@@ -243,24 +239,13 @@ func (g *Guard) recordSeen(ctx context.Context) error {
 	if g.o.Fault != nil {
 		return nil //nolint:nilerr // a guard that cannot judge writes nothing
 	}
-	s, err := g.decide(ctx, "", func(v *store.View, s *decision.State) ([]decision.Body, error) {
-		at, err := snapshotOf(v)
-		if err != nil {
-			return nil, err
-		}
-		lost, err := g.glance(ctx, v, s, at)
-		if err != nil {
-			return nil, err
-		}
-		lines := slices.Concat(lost, g.seen.lines(s))
+	_, err := g.decide(ctx, "", func(_ *store.View, s *decision.State) ([]decision.Body, error) {
+		lines := g.seen.lines(s)
 		if policy := g.policyLine(s); len(lines) == 0 && policy != nil && s.Lines() > 0 {
 			lines = append(lines, policy) // update writes it in front of other lines only
 		}
 		return lines, nil
 	})
-	if err == nil {
-		g.seen.written(s)
-	}
 	return err
 }
 

@@ -71,7 +71,6 @@ type Verdict struct {
 	Fired    []decision.Reason
 	blocks   map[string]bool // the rules among Fired that block
 	noReview bool
-	recorded bool // what was seen is written in front of it
 }
 
 // Hold is a reservation as its owner sees it.

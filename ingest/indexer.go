@@ -57,7 +57,6 @@ type Indexer struct {
 	needVerify atomic.Bool // some run grew without being compared whole
 	suspects   sync.Map    // run files whose lines were found changed: indexed again by the next pass
 	rewrites   rewrites
-	classes    classCache
 }
 
 // fullPassEvery is how often every run file is stated although a healthy

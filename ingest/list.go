@@ -7,7 +7,6 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/settlewatch/settlewatch/assemble"
 	"github.com/settlewatch/settlewatch/guard/payment"
@@ -20,51 +19,6 @@ const (
 	defaultTemplate = "x402-buyer"
 	defaultLimit    = 50
 )
-
-// classCache holds the classes of one filling of the index. They are only ever
-// added to, so a question loads what is new.
-type classCache struct {
-	mu         sync.Mutex
-	generation int64
-	classes    []store.Class
-	lastType   int64
-	types      map[int64]store.Type
-}
-
-// load gives every class and type the snapshot can mention.
-func (c *classCache) load(v *store.View, generation int64) ([]store.Class, map[int64]store.Type, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.generation != generation || c.types == nil {
-		c.generation, c.classes, c.types, c.lastType = generation, nil, map[int64]store.Type{}, 0
-	}
-	var last int64
-	if n := len(c.classes); n > 0 {
-		last = c.classes[n-1].No
-	}
-	more, err := v.Classes(last)
-	if err != nil {
-		return nil, nil, err
-	}
-	types, err := v.Types(c.lastType)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(types) > 0 {
-		// Callers keep the map they were given, so a new one takes its place.
-		all := make(map[int64]store.Type, len(c.types)+len(types))
-		for no, t := range c.types {
-			all[no] = t
-		}
-		for no, t := range types {
-			all[no] = t
-			c.lastType = max(c.lastType, no)
-		}
-		c.types = all
-	}
-	c.classes = append(c.classes, more...)
-	return slices.Clip(c.classes), c.types, nil
-}
 
 func pairs(shape []int64, types map[int64]store.Type) []assemble.Pair {
 	out := make([]assemble.Pair, len(shape))
@@ -210,7 +164,7 @@ func (x *Indexer) list(v *store.View, q Query, template *assemble.Resolved, from
 	if err := x.scope(l, from, page); err != nil {
 		return nil, err
 	}
-	if err := x.judge(l, generation); err != nil {
+	if err := l.judge(); err != nil {
 		return nil, err
 	}
 	if q.Counterparty != "" {
@@ -274,8 +228,8 @@ func (x *Indexer) scope(l *lister, from *cursor, page *Page) error {
 }
 
 // judge sorts the classes by the template's verdict and the settlement asked.
-func (x *Indexer) judge(l *lister, generation int64) error {
-	classes, types, err := x.classes.load(l.v, generation)
+func (l *lister) judge() error {
+	classes, types, err := l.v.Shapes()
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,7 @@ type Index struct {
 
 	read    *sqlx.DB      // read-only
 	readers chan *session // as many as cores
+	known   dictionary    // of the readers
 
 	mu    sync.Mutex // serialises write transactions of this process
 	write *sqlx.DB   // one connection

@@ -18,7 +18,12 @@ import (
 type View struct {
 	ctx context.Context
 	*session
+	known *dictionary
+	place *place // once it was asked for
 }
+
+// place is a snapshot's in the life of the index.
+type place struct{ generation, rev int64 }
 
 // Read runs fn over one snapshot. It gives ErrUnusable when the file is not
 // the one that was opened, or not an index.
@@ -58,7 +63,7 @@ func (x *Index) Read(ctx context.Context, fn func(*View) error) error {
 	}
 	err := s.begin(ctx, "BEGIN")
 	if err == nil {
-		err = fn(&View{ctx, s})
+		err = fn(&View{ctx: ctx, session: s, known: &x.known})
 		// A snapshot must not outlive its question, even a cancelled one.
 		_, rerr := s.exec(context.Background(), "ROLLBACK")
 		err = errors.Join(err, rerr)
@@ -69,8 +74,14 @@ func (x *Index) Read(ctx context.Context, fn func(*View) error) error {
 
 // Meta gives the generation of the index and the number of its last change.
 func (v *View) Meta() (generation, rev int64, err error) {
-	err = v.row(v.ctx, "SELECT generation, rev FROM meta").Scan(&generation, &rev)
-	return generation, rev, err
+	if v.place == nil {
+		var p place
+		if err := v.row(v.ctx, "SELECT generation, rev FROM meta").Scan(&p.generation, &p.rev); err != nil {
+			return 0, 0, err
+		}
+		v.place = &p
+	}
+	return v.place.generation, v.place.rev, nil
 }
 
 // Runs lists every run in listing order.
@@ -241,16 +252,6 @@ func (v *View) Types(after int64) (map[int64]Type, error) {
 		out[no] = t
 	}
 	return out, rows.Err()
-}
-
-// Word gives the number of a dictionary word, 0 when it has none.
-func (v *View) Word(w string) (int64, error) {
-	var n int64
-	err := v.row(v.ctx, "SELECT word_no FROM words WHERE word = ?", w).Scan(&n)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, nil
-	}
-	return n, err
 }
 
 // Position is a place in the order of lists: by time of the last event, then

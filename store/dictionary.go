@@ -1,0 +1,107 @@
+package store
+
+import (
+	"database/sql"
+	"errors"
+	"slices"
+	"sync"
+)
+
+// dictionary remembers what the index has numbers for. Within one filling of the
+// index a number keeps its meaning and there are only ever more of them, so that a
+// question loads what is new.
+type dictionary struct {
+	mu         sync.Mutex
+	generation int64
+	rev        int64 // classes and types are known up to this change; -1: none are
+	words      map[string]int64
+	classes    []Class
+	types      map[int64]Type
+	lastType   int64
+}
+
+// enter forgets what was learnt of another filling. The caller holds the lock.
+func (d *dictionary) enter(generation int64) {
+	if d.words == nil || d.generation != generation {
+		d.generation, d.rev, d.words, d.classes, d.types, d.lastType = generation, -1, map[string]int64{}, nil, map[int64]Type{}, 0
+	}
+}
+
+// Word gives the number of a dictionary word, 0 when it has none.
+func (v *View) Word(w string) (int64, error) {
+	generation, _, err := v.Meta()
+	if err != nil {
+		return 0, err
+	}
+	d := v.known
+	d.mu.Lock()
+	d.enter(generation)
+	n := d.words[w]
+	d.mu.Unlock()
+	if n != 0 {
+		return n, nil
+	}
+	err = v.row(v.ctx, "SELECT word_no FROM words WHERE word = ?", w).Scan(&n)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil // perhaps the next question finds it
+	}
+	if err != nil {
+		return 0, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.enter(generation)
+	if len(d.words) >= maxCached {
+		d.words = map[string]int64{}
+	}
+	d.words[w] = n
+	return n, nil
+}
+
+// Shapes gives every class and type the snapshot can mention, classes in the order
+// of their numbers. Nothing of it may be changed.
+func (v *View) Shapes() ([]Class, map[int64]Type, error) {
+	generation, rev, err := v.Meta()
+	if err != nil {
+		return nil, nil, err
+	}
+	d := v.known
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.enter(generation); rev > d.rev {
+		if err := v.learn(d); err != nil {
+			return nil, nil, err
+		}
+		d.rev = rev
+	}
+	return slices.Clip(d.classes), d.types, nil
+}
+
+func (v *View) learn(d *dictionary) error {
+	var last int64
+	if n := len(d.classes); n > 0 {
+		last = d.classes[n-1].No
+	}
+	classes, err := v.Classes(last)
+	if err != nil {
+		return err
+	}
+	more, err := v.Types(d.lastType)
+	if err != nil {
+		return err
+	}
+	if len(more) > 0 {
+		// Callers keep the map they were given, so a new one takes its place.
+		all := make(map[int64]Type, len(d.types)+len(more))
+		for no, t := range d.types {
+			all[no] = t
+		}
+		for no, t := range more {
+			all[no] = t
+			d.lastType = max(d.lastType, no)
+		}
+		d.types = all
+	}
+	d.classes = append(d.classes, classes...)
+	return nil
+}
