@@ -539,7 +539,7 @@ func shares(a, b []string) bool {
 // everything sums up the payments to everybody from kept sums, with what people
 // found out taken off and added one by one.
 func (q *gathering) everything(asset, since int64) (Window, error) {
-	kept, err := q.v.Window(asset, since)
+	kept, unknown, err := q.v.Window(asset, since)
 	if err != nil {
 		return Window{}, err
 	}
@@ -556,11 +556,7 @@ func (q *gathering) everything(asset, since int64) (Window, error) {
 		add(&sum, kept.Definite.Amount)
 	}
 	if asset != store.AnyAsset {
-		unknown, err := q.v.Window(0, since)
-		if err != nil {
-			return Window{}, err
-		}
-		w.Unreadable += unknown.Payments()
+		w.Unreadable += unknown
 	}
 	if q.resolved {
 		if err := q.correct(&w, &sum, asset, since); err != nil {

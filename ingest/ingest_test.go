@@ -94,12 +94,12 @@ func mustAddUp(t *testing.T, x *Indexer) {
 			windows = append(windows, all[len(all)/2].At, all[len(all)-1].At)
 		}
 		for asset := range assets {
-			undated, err := v.Window(asset, math.MaxInt64-1)
+			undated, _, err := v.Window(asset, math.MaxInt64-1)
 			if err != nil {
 				return err
 			}
 			for _, since := range windows {
-				got, err := v.Window(asset, since)
+				got, _, err := v.Window(asset, since)
 				if err != nil {
 					return err
 				}

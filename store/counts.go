@@ -21,9 +21,9 @@ import (
 
 // sums are changes that are not yet in the tables.
 type sums struct {
-	operations map[countKey]int64 // by name set, class, blindness
-	paid       map[countKey]int64 // by host, payee, outcome
-	hours      map[hourKey]*hourSum
+	operations map[countKey]int64   // by name set, class, blindness
+	paid       map[countKey]int64   // by host, payee, outcome
+	slots      map[slotKey]*slotSum // of the smallest size
 	payments   int64
 }
 
@@ -32,24 +32,24 @@ type countKey [3]int64
 
 func (k countKey) compare(o countKey) int { return slices.Compare(k[:], o[:]) }
 
-type hourKey struct{ asset, hour, part int64 }
+type slotKey struct{ asset, size, slot, part int64 }
 
-func (k hourKey) compare(o hourKey) int {
-	return cmp.Or(cmp.Compare(k.asset, o.asset), cmp.Compare(k.hour, o.hour), cmp.Compare(k.part, o.part))
+func (k slotKey) compare(o slotKey) int {
+	return cmp.Or(cmp.Compare(k.asset, o.asset), cmp.Compare(k.size, o.size), cmp.Compare(k.slot, o.slot), cmp.Compare(k.part, o.part))
 }
 
-type hourSum struct {
+type slotSum struct {
 	payments, unreadable int64
 	amount, settled      total
 }
 
 func newSums() sums {
-	return sums{operations: map[countKey]int64{}, hours: map[hourKey]*hourSum{}, paid: map[countKey]int64{}}
+	return sums{operations: map[countKey]int64{}, slots: map[slotKey]*slotSum{}, paid: map[countKey]int64{}}
 }
 
 // full tells whether the changes should be written before there are more: there may
 // be as many name sets as operations.
-func (s *sums) full() bool { return len(s.operations)+len(s.hours)+len(s.paid) > 1<<15 }
+func (s *sums) full() bool { return len(s.operations)+len(s.slots)+len(s.paid) > 1<<15 }
 
 // count counts an operation, sign times.
 func (s *sums) count(o *Stored, sign int64) {
@@ -75,15 +75,28 @@ const (
 // instant, so inside every window.
 const noTime = math.MaxInt64
 
-const hourMillis = 3_600_000
+// slotSizes are the lengths of time that payments are summed up by, in milliseconds:
+// five minutes, an hour, eight hours. Each is a multiple of the one before, so that
+// a window is some slots of each size and what is left of the smallest, and costs
+// the same however much was paid in it.
+var slotSizes = [...]int64{300_000, 3_600_000, 28_800_000}
 
-// hourOf is the hour since 1970 an instant lies in.
-func hourOf(ms int64) int64 {
-	h := ms / hourMillis
-	if ms%hourMillis < 0 {
-		h--
+// slotOf is the slot of a size that an instant lies in, counted from 1970.
+func slotOf(ms int64, size int) int64 { return floorDiv(ms, slotSizes[size]) }
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
 	}
-	return h
+	return q
+}
+
+// up is the key of the next larger slot around a slot.
+func (k slotKey) up() slotKey {
+	k.size++
+	k.slot = floorDiv(k.slot, slotSizes[k.size]/slotSizes[k.size-1])
+	return k
 }
 
 func (p *payment) part() int64 {
@@ -109,7 +122,7 @@ func (p *payment) outcome() int64 {
 }
 
 // add adds a payment, sign times. Its amount is part of a sum only of its own asset.
-func (s *hourSum) add(p *payment, asset, sign int64) error {
+func (s *slotSum) add(p *payment, asset, sign int64) error {
 	s.payments += sign
 	if p.flags&pay.FlagUnreadable != 0 {
 		s.unreadable += sign
@@ -124,6 +137,14 @@ func (s *hourSum) add(p *payment, asset, sign int64) error {
 		return nil // nothing else was taken
 	}
 	return s.settled.add(p.settled, sign)
+}
+
+// addSum adds another sum.
+func (s *slotSum) addSum(o *slotSum) {
+	s.payments += o.payments
+	s.unreadable += o.unreadable
+	s.amount.addTotal(&o.amount)
+	s.settled.addTotal(&o.settled)
 }
 
 // spend counts the payments of one operation, in the order of their rows, sign
@@ -144,11 +165,11 @@ func (s *sums) spend(rows []payment, sign int64) error {
 		}
 		s.payments += sign
 		for _, asset := range [...]int64{p.asset, AnyAsset} {
-			k := hourKey{asset, hourOf(p.at), p.part()}
-			h := s.hours[k]
+			k := slotKey{asset, 0, slotOf(p.at, 0), p.part()}
+			h := s.slots[k]
 			if h == nil {
-				h = &hourSum{}
-				s.hours[k] = h
+				h = &slotSum{}
+				s.slots[k] = h
 			}
 			if err := h.add(p, asset, sign); err != nil {
 				return err
@@ -191,7 +212,7 @@ func (t *Tx) addUp() error {
 			return err
 		}
 	}
-	return t.addHours(s.hours)
+	return t.addSlots(s.slots)
 }
 
 // counter is a table of counts: how to add to them, and how to remove one that is
@@ -249,57 +270,64 @@ func values(ints ...int64) []driver.NamedValue {
 	return out
 }
 
-// addHours adds changes to the hours and forgets them.
-func (t *Tx) addHours(changes map[hourKey]*hourSum) error {
-	for _, k := range slices.SortedFunc(maps.Keys(changes), hourKey.compare) {
+// addSlots adds changes to the slots of the smallest size, and with them to the larger
+// ones, and forgets them.
+func (t *Tx) addSlots(changes map[slotKey]*slotSum) error {
+	for k, h := range maps.Clone(changes) {
+		for int(k.size) < len(slotSizes)-1 {
+			k = k.up()
+			if changes[k] == nil {
+				changes[k] = &slotSum{}
+			}
+			changes[k].addSum(h)
+		}
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(changes), slotKey.compare) {
 		h := changes[k]
 		if h.payments == 0 && h.unreadable == 0 && h.amount.isZero() && h.settled.isZero() {
 			continue
 		}
 		isNew := true
-		if !t.noHours {
-			before, err := t.hour(k)
+		if !t.noSlots {
+			before, err := t.slot(k)
 			if err != nil {
 				return err
 			}
 			if isNew = before == nil; !isNew {
-				h.payments += before.payments
-				h.unreadable += before.unreadable
-				h.amount.addTotal(&before.amount)
-				h.settled.addTotal(&before.settled)
+				h.addSum(before)
 			}
 		}
-		if err := t.putHour(k, h, isNew); err != nil {
+		if err := t.putSlot(k, h, isNew); err != nil {
 			return err
 		}
 	}
-	t.noHours = t.noHours && len(changes) == 0
+	t.noSlots = t.noSlots && len(changes) == 0
 	clear(changes)
-	return t.drain(&t.newHours)
+	return t.drain(&t.newSlots)
 }
 
-// hour reads an hour; nil when there is none.
-func (t *Tx) hour(k hourKey) (h *hourSum, err error) {
-	err = t.scan(context.Background(), "SELECT payments, unreadable, amount, settled FROM hours WHERE asset = ? AND hour = ? AND part = ?",
-		[]any{k.asset, k.hour, k.part}, func(row []driver.Value) error {
-			h = &hourSum{payments: integer(row[0]), unreadable: integer(row[1])}
+// slot reads a slot; nil when there is none.
+func (t *Tx) slot(k slotKey) (h *slotSum, err error) {
+	err = t.scan(context.Background(), "SELECT payments, unreadable, amount, settled FROM slots WHERE asset = ? AND size = ? AND slot = ? AND part = ?",
+		[]any{k.asset, k.size, k.slot, k.part}, func(row []driver.Value) error {
+			h = &slotSum{payments: integer(row[0]), unreadable: integer(row[1])}
 			return errors.Join(h.amount.add(amountOf(row[2]), 1), h.settled.add(amountOf(row[3]), 1))
 		})
 	return h, err
 }
 
-func (t *Tx) putHour(k hourKey, h *hourSum, isNew bool) error {
+func (t *Tx) putSlot(k slotKey, h *slotSum, isNew bool) error {
 	switch {
 	case h.payments < 0:
-		return fmt.Errorf("%w: an hour has less than no payments", ErrUnusable)
+		return fmt.Errorf("%w: a slot has less than no payments", ErrUnusable)
 	case isNew:
-		return t.add(&t.newHours, 0, k.asset, k.hour, k.part, h.payments, h.unreadable, stored(h.amount.String()), stored(h.settled.String()))
+		return t.add(&t.newSlots, 0, k.asset, k.size, k.slot, k.part, h.payments, h.unreadable, stored(h.amount.String()), stored(h.settled.String()))
 	case h.payments == 0:
-		return t.bulk("DELETE FROM hours WHERE asset = ? AND hour = ? AND part = ?", values(k.asset, k.hour, k.part))
+		return t.bulk("DELETE FROM slots WHERE asset = ? AND size = ? AND slot = ? AND part = ?", values(k.asset, k.size, k.slot, k.part))
 	}
-	args := values(h.payments, h.unreadable, 0, 0, k.asset, k.hour, k.part)
+	args := values(h.payments, h.unreadable, 0, 0, k.asset, k.size, k.slot, k.part)
 	args[2].Value, args[3].Value = stored(h.amount.String()), stored(h.settled.String())
-	return t.bulk("UPDATE hours SET payments = ?, unreadable = ?, amount = ?, settled = ? WHERE asset = ? AND hour = ? AND part = ?", args)
+	return t.bulk("UPDATE slots SET payments = ?, unreadable = ?, amount = ?, settled = ? WHERE asset = ? AND size = ? AND slot = ? AND part = ?", args)
 }
 
 // uncount takes a run that is about to be cleared out of the counts.

@@ -30,8 +30,9 @@ var (
 	testResources = []string{"", "https://h.example/x", "mcp://tool/y"}
 	testAmounts   = []string{"", "0", "7", "1000000", "999999999999999999", "1000000000000000000", "9223372036854775807",
 		"115792089237316195423570985008687907853269984665640564039457584007913129639935", "9" + string(bytes.Repeat([]byte("1"), pay.MaxDigits-1))}
-	// Around the edges of hours, before 1970, and in the future.
-	testTimes = []int64{-1, 0, 1, hourMillis - 1, hourMillis, hourMillis + 1, 5 * hourMillis, 5*hourMillis + 10, 6*hourMillis - 1, 1 << 50, math.MaxInt64 - 1}
+	// Around the edges of slots of each size, before 1970, and in the future.
+	testTimes = []int64{-slotSizes[2] - 1, -1, 0, 1, slotSizes[0] - 1, slotSizes[0], slotSizes[1] - 1, slotSizes[1], slotSizes[1] + 1, 5 * slotSizes[1],
+		5*slotSizes[1] + 10, 6*slotSizes[1] - 1, slotSizes[2] - 1, slotSizes[2], slotSizes[2] + slotSizes[0], 1 << 50, math.MaxInt64 - 1}
 )
 
 func genPayment(t *rapid.T, n int) []Payment {
@@ -362,7 +363,7 @@ func (m *model) at(want id) int64 {
 }
 
 func (m *model) checkWindow(t *rapid.T, v *View, assetNo int64, asset string, since int64) {
-	got, err := v.Window(assetNo, since)
+	got, unknown, err := v.Window(assetNo, since)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,9 +371,16 @@ func (m *model) checkWindow(t *rapid.T, v *View, assetNo int64, asset string, si
 		payments, unreadable int64
 		amount, settled      big.Int
 	}
+	var wantUnknown int64
 	for _, p := range m.payments() {
 		r := p.rows[0]
-		if !p.later(since) || assetNo != AnyAsset && r.Asset != asset {
+		if !p.later(since) {
+			continue
+		}
+		if assetNo != AnyAsset && r.Asset != asset {
+			if r.Asset == "" {
+				wantUnknown++
+			}
 			continue
 		}
 		part := &want[0]
@@ -393,6 +401,9 @@ func (m *model) checkWindow(t *rapid.T, v *View, assetNo int64, asset string, si
 			n, _ = new(big.Int).SetString("0"+settled, 10)
 			part.settled.Add(&part.settled, n)
 		}
+	}
+	if unknown != wantUnknown {
+		t.Fatalf("beside the window of %q since %d are %d payments in unreadable assets, want %d", asset, since, unknown, wantUnknown)
 	}
 	for i, g := range []Part{got.Plain, got.Definite, got.Smaller} {
 		w := Part{want[i].payments, want[i].unreadable, want[i].amount.String(), want[i].settled.String()}

@@ -482,22 +482,20 @@ func upTo(found []Paid, to int64) []Paid {
 	return slices.DeleteFunc(found, func(p Paid) bool { return p.At > to })
 }
 
-// leavingOfAll goes from one hour that has payments in the asset to the next.
+// leavingOfAll goes from one slot that has payments in the asset to the next.
 func (v *View) leavingOfAll(s Scope, after int64, _ int) ([]Paid, int64, error) {
 	if after == noTime {
 		return nil, noTime, nil
 	}
-	var hour any
-	if err := v.row(v.ctx, "SELECT min(hour) FROM hours WHERE asset = ? AND hour >= ?", s.Asset, hourOf(after+1)).Scan(&hour); err != nil {
+	const size = 1 // neither many slots nor many payments in one
+	var slot any
+	if err := v.row(v.ctx, "SELECT min(slot) FROM slots WHERE asset = ? AND size = ? AND slot >= ?", s.Asset, size, slotOf(after+1, size)).Scan(&slot); err != nil {
 		return nil, 0, err
 	}
-	if hour == nil {
+	if slot == nil {
 		return nil, noTime, nil
 	}
-	from, to := integer(hour)*hourMillis, int64(noTime)
-	if integer(hour) < hourOf(noTime) {
-		to = from + hourMillis - 1
-	}
+	from, to := integer(slot)*slotSizes[size], lastOfSlot(integer(slot), size)
 	found, err := v.payments("SELECT p.op_no, "+paymentColumns+" FROM payments p INDEXED BY payments_by_time WHERE p.at > ?1 AND p.at <= ?2 AND (?3 = -1 OR p.asset = ?3)",
 		max(after, from-1), min(to, noTime-1), s.Asset)
 	return found, to, err

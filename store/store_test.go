@@ -327,8 +327,8 @@ func TestNoQuestionScansThePast(t *testing.T) {
 		"the last at a host":      func(v *View) error { _, err := v.LastPaid(2, 20); return err },
 		"paid at a host":          func(v *View) error { _, _, err := v.PaidAt(2, 1); return err },
 		"payments that match":     func(v *View) error { _, err := v.MatchingPayments([]int64{1, 2}, 4, "1", 5); return err },
-		"a window":                func(v *View) error { _, err := v.Window(4, 5); return err },
-		"a window of all":         func(v *View) error { _, err := v.Window(AnyAsset, 5); return err },
+		"a window":                func(v *View) error { _, _, err := v.Window(4, 5); return err },
+		"a window of all":         func(v *View) error { _, _, err := v.Window(AnyAsset, 5); return err },
 		"what leaves a window of a name": func(v *View) error {
 			return drain(v.Leaving(Scope{Names: []int64{1, 2}, Asset: AnyAsset}, 5))
 		},

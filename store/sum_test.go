@@ -73,10 +73,24 @@ func TestAmountsComeBackAsTheyWereStored(t *testing.T) {
 	})
 }
 
-func TestHoursCountFromBelow(t *testing.T) {
-	for ms, want := range map[int64]int64{-hourMillis: -1, -1: -1, 0: 0, hourMillis - 1: 0, hourMillis: 1, -hourMillis - 1: -2} {
-		if got := hourOf(ms); got != want {
-			t.Errorf("%d ms lies in hour %d, want %d", ms, got, want)
+func TestSlotsCountFromBelow(t *testing.T) {
+	for size, length := range slotSizes {
+		for ms, want := range map[int64]int64{-length: -1, -1: -1, 0: 0, length - 1: 0, length: 1, -length - 1: -2} {
+			if got := slotOf(ms, size); got != want {
+				t.Errorf("%d ms lies in slot %d of size %d, want %d", ms, got, size, want)
+			}
 		}
 	}
+}
+
+func TestASlotLiesInTheSlotAroundIt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ms := rapid.OneOf(rapid.Int64(), rapid.Just(int64(noTime)), rapid.Int64Range(-1<<40, 1<<40)).Draw(t, "ms")
+		k := slotKey{slot: slotOf(ms, 0)}
+		for size := 1; size < len(slotSizes); size++ {
+			if k = k.up(); k.slot != slotOf(ms, size) || k.size != int64(size) {
+				t.Fatalf("%d ms lies in slot %d of size %d, want %d", ms, k.slot, k.size, slotOf(ms, size))
+			}
+		}
+	})
 }

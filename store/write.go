@@ -34,7 +34,7 @@ type Tx struct {
 	newWords    rowBuffer
 	newSets     rowBuffer
 	newSetNames rowBuffer
-	newHours    rowBuffer
+	newSlots    rowBuffer
 	setCounts   counter
 	nameCounts  counter
 	paidCounts  counter
@@ -46,7 +46,7 @@ type Tx struct {
 	sums        sums               // what is not yet added to the kept counts
 	newWord     int64              // next word number while the cache holds every word; else 0
 	newSet      int64              // likewise the next name set
-	noHours     bool               // the table hours is empty
+	noSlots     bool               // the table slots is empty
 	deferred    []string           // statements that make the indexes again; non-nil while filling
 }
 
@@ -85,7 +85,7 @@ func newTx(conn *sqlx.Conn) *Tx {
 	t.newNames = newRowBuffer("operation_names", 60, "name", "class", "last_key", "op_no")
 	t.newSets = newRowBuffer("name_sets", 60, "set_no", "names")
 	t.newSetNames = newRowBuffer("name_set_names", 60, "name", "set_no")
-	t.newHours = newRowBuffer("hours", 40, "asset", "hour", "part", "payments", "unreadable", "amount", "settled")
+	t.newSlots = newRowBuffer("slots", 40, "asset", "size", "slot", "part", "payments", "unreadable", "amount", "settled")
 	t.setCounts = newCounter("set_counts", "operations", "set_no", "class", "blind")
 	t.nameCounts = newCounter("name_counts", "operations", "name", "class", "blind")
 	t.paidCounts = newCounter("paid", "payments", "host", "payee", "outcome")
@@ -100,7 +100,7 @@ func (t *Tx) forget() {
 	t.forgetSets()
 	t.lately = [8]recent{}
 	t.sums = newSums()
-	for _, b := range []*rowBuffer{&t.newWords, &t.newOps, &t.newPayments, &t.newNames, &t.newSets, &t.newSetNames, &t.newHours, &t.setCounts.add, &t.nameCounts.add, &t.paidCounts.add} {
+	for _, b := range []*rowBuffer{&t.newWords, &t.newOps, &t.newPayments, &t.newNames, &t.newSets, &t.newSetNames, &t.newSlots, &t.setCounts.add, &t.nameCounts.add, &t.paidCounts.add} {
 		b.args = b.args[:0]
 	}
 }
@@ -155,7 +155,7 @@ func (t *Tx) start() error {
 	}
 	t.rev++
 	t.stamp = t.rev
-	t.newWord, t.newSet, t.noHours = 0, 0, false
+	t.newWord, t.newSet, t.noSlots = 0, 0, false
 	t.added = Totals{}
 	return nil
 }
@@ -381,13 +381,13 @@ func (t *Tx) DropRun(run int64) error {
 // Clear empties the index and draws a new generation. Dictionaries go too.
 func (t *Tx) Clear() error {
 	t.forget()
-	for _, table := range []string{"links", "transactions", "candidates", "answers", "strays", "paid", "hours", "payments", "operation_names", "operations",
+	for _, table := range []string{"links", "transactions", "candidates", "answers", "strays", "paid", "slots", "payments", "operation_names", "operations",
 		"name_counts", "set_counts", "name_set_names", "name_sets", "classes", "types", "words", "faults", "runs"} {
 		if _, err := t.exec("DELETE FROM " + table); err != nil {
 			return err
 		}
 	}
-	t.added, t.nextOp, t.gone, t.noHours = Totals{}, 1, t.rev, true
+	t.added, t.nextOp, t.gone, t.noSlots = Totals{}, 1, t.rev, true
 	return t.row(`UPDATE meta SET generation = abs(random()), runs = 0, operations = 0, events = 0, payments = 0, faults = 0, bytes = 0
 		RETURNING generation`, nil, &t.generation)
 }

@@ -174,17 +174,19 @@ CREATE INDEX payments_by_host ON payments (host, at, payee) WHERE host IS NOT NU
 CREATE INDEX payments_by_resource ON payments (resource, asset, priced, at) WHERE resource IS NOT NULL;
 CREATE INDEX payments_by_time ON payments (at);
 
--- Sums of payments by hour, for windows over everything. An hour counts from
--- 1970; the asset -1 counts payments in all assets.
-CREATE TABLE hours (
+-- Sums of payments by slots of time, for windows over everything. A slot is the
+-- so-manieth of its size since 1970; the sizes are those of store.slotSizes. The
+-- asset -1 counts payments in all assets.
+CREATE TABLE slots (
     asset      INTEGER NOT NULL,
-    hour       INTEGER NOT NULL,
+    size       INTEGER NOT NULL,
+    slot       INTEGER NOT NULL,
     part       INTEGER NOT NULL,  -- what a policy may leave out: see store.Window
     payments   INTEGER NOT NULL,
     unreadable INTEGER NOT NULL,  -- of these
     amount     ANY NOT NULL,
     settled    ANY NOT NULL,
-    PRIMARY KEY (asset, hour, part)
+    PRIMARY KEY (asset, size, slot, part)
 ) STRICT, WITHOUT ROWID;
 -- Who was paid at which host; the payee 0 counts all payments to the host.
 CREATE TABLE paid (
@@ -252,7 +254,7 @@ DROP TABLE strays;
 DROP TABLE transactions;
 DROP TABLE answers;
 DROP TABLE paid;
-DROP TABLE hours;
+DROP TABLE slots;
 DROP TABLE payments;
 DROP TABLE operation_names;
 DROP TABLE operations;
