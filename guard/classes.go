@@ -32,6 +32,7 @@ type reading struct {
 	// anyPartial: the additional template has no stage roles, so every partial
 	// operation counts as open.
 	anyPartial bool
+	extra      bool // an additional template has a say in what is open
 }
 
 func (c *classes) read(v *store.View, p *Policy, buyer, extra *assemble.Template) (*reading, error) {
@@ -39,7 +40,7 @@ func (c *classes) read(v *store.View, p *Policy, buyer, extra *assemble.Template
 	if err != nil {
 		return nil, err
 	}
-	r := &reading{full: make(map[int64]bool, len(all))}
+	r := &reading{full: make(map[int64]bool, len(all)), extra: extra != nil}
 	if extra != nil {
 		money, _ := extra.Roles()
 		r.anyPartial = money == ""

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 	"time"
@@ -72,15 +73,19 @@ func (g *Guard) gather(v *store.View, s *decision.State, ask *Ask, extra *assemb
 	return q, nil
 }
 
-// counts says how many operations there are with the counterparty.
+// counts says how many operations there are with the counterparty, and how many of
+// them are open as far as the trace goes.
 func (q *gathering) counts() error {
 	if len(q.names) == 0 {
 		return nil
 	}
 	all, err := q.v.HistoryOf(q.names)
 	for _, c := range all {
-		if slices.Contains(q.read.open, c.Class) && !slices.Contains(q.openHere, c.Class) {
-			q.openHere = append(q.openHere, c.Class)
+		if slices.Contains(q.read.open, c.Class) && !q.ignored(c.Blind) {
+			q.f.Open.Total += int(c.N)
+			if !slices.Contains(q.openHere, c.Class) {
+				q.openHere = append(q.openHere, c.Class)
+			}
 		}
 		if q.read.full[c.Class] {
 			q.f.Full += c.N
@@ -94,26 +99,39 @@ func (q *gathering) counts() error {
 	return err
 }
 
+// ignored reports whether an open operation does not count because it is blind.
+func (q *gathering) ignored(blind bool) bool {
+	return blind && q.g.policy.BlindOperations == "ignore"
+}
+
 // open finds the counterparty's operations whose money is not accounted for, but
-// for those a person has resolved or made history of.
+// for those a person has resolved or made history of. Where no person has, their
+// number is known and the newest of them are evidence enough.
 func (q *gathering) open() error {
 	if len(q.openHere) == 0 {
 		return nil
 	}
-	var open []int64
+	touched := q.resolved || q.s.Baseline() != nil
+	if touched {
+		q.f.Open.Total = 0
+	}
 	for o, err := range q.v.OpenOf(q.names, q.openHere) {
 		if err != nil {
 			return err
 		}
 		r, ok := q.stillOpen(&o)
-		if !ok || o.Blind && q.g.policy.BlindOperations == "ignore" {
-			continue
+		switch {
+		case !ok || q.ignored(o.Blind):
+		case touched:
+			q.f.Open.add(r)
+		default:
+			q.f.Open.Refs = append(q.f.Open.Refs, r)
 		}
-		q.refs[o.No] = r
-		q.f.Open.add(r)
-		open = append(open, o.No)
+		if !touched && len(q.f.Open.Refs) == min(maxEvidence, q.f.Open.Total) {
+			break
+		}
 	}
-	return q.duplicates(open)
+	return q.duplicates()
 }
 
 // stillOpen reports whether no person has closed an open operation or made history
@@ -126,39 +144,54 @@ func (q *gathering) stillOpen(o *store.OpenOperation) (decision.Ref, bool) {
 	if base, ok := q.s.BaselineOf(r.Run); ok && o.End <= base.Covered {
 		return r, false
 	}
+	q.refs[o.No] = r
 	return r, true
 }
 
 // duplicates finds, among the open operations, payments like the one asked about.
-func (q *gathering) duplicates(open []int64) error {
+func (q *gathering) duplicates() error {
 	in := &q.ask.Intent
-	if in.Amount == "" || q.asset <= neverSeen || len(open) == 0 {
+	if in.Amount == "" || q.asset <= neverSeen || q.f.Open.Total == 0 {
 		return nil
 	}
 	resource, err := q.v.Word(in.Resource)
 	if err != nil {
 		return err
 	}
-	for chunk := range slices.Chunk(open, 500) {
-		paid, err := q.v.PaymentsOfOperations(chunk)
-		if err != nil {
-			return err
-		}
-		last := int64(0)
-		for i := range paid {
-			p := &paid[i]
-			if p.Op == last || p.Asset != q.asset || p.Amount != in.Amount || !p.Carries(q.names) {
-				continue
-			}
-			// A resource the index has never seen is another one than any it has.
-			if in.Resource != "" && p.Resource != 0 && p.Resource != resource {
-				continue
-			}
-			last = p.Op
-			q.f.Duplicate.add(q.refs[p.Op])
+	paid, err := q.alike()
+	if err != nil {
+		return err
+	}
+	var ops []int64
+	for i := range paid {
+		// A resource the index has never seen is another one than any it has.
+		if p := &paid[i]; p.Op > 0 && (in.Resource == "" || p.Resource == 0 || p.Resource == resource) {
+			ops = append(ops, p.Op)
 		}
 	}
-	return nil
+	if len(ops) == 0 {
+		return nil
+	}
+	found, err := q.v.OperationsNewestFirst(ops)
+	for i := range found {
+		o := &found[i]
+		if r, ok := q.stillOpen(o); ok && slices.Contains(q.openHere, o.Class) && !q.ignored(o.Blind) {
+			q.f.Duplicate.add(r)
+		}
+	}
+	return err
+}
+
+// alike gives the payments to the counterparty of the asset and amount asked about
+// that stand in operations which may be open. An additional template has operations
+// open that settlements close, so that every payment may be in one.
+func (q *gathering) alike() ([]store.Paid, error) {
+	in := &q.ask.Intent
+	if !q.read.extra {
+		return q.v.OpenPayments(q.names, q.asset, in.Amount)
+	}
+	all, err := q.v.PaymentsOf(q.names, math.MinInt64)
+	return slices.DeleteFunc(all, func(p store.Paid) bool { return p.Asset != q.asset || p.Amount != in.Amount }), err
 }
 
 // add keeps an operation. They come newest first.

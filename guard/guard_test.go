@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/settlewatch/settlewatch/guard"
 	"github.com/settlewatch/settlewatch/guard/decision"
 )
@@ -393,4 +395,31 @@ func TestABaselineKnowsWhatVanishedUnseen(t *testing.T) {
 		t.Fatal(damaged, err)
 	}
 	s.want("allow", guard.Request{Amount: "0.11"})
+}
+
+// Where no person has acted the open operations are counted from kept counts, else one
+// by one.
+func TestOpenOperationsCountAlikeWhetherOrNotAPersonHasActed(t *testing.T) {
+	s := newSite(t, "")
+	for i := range 25 {
+		s.clock.add(time.Second)
+		s.submit("r1", fmt.Sprintf("op%d", i), terms{amount: []string{"500000", "600000"}[i%2]})
+	}
+	s.submit("r1", "elsewhere", terms{payTo: other, resource: "https://other.example/x"})
+	ask := guard.Request{Counterparty: seller, Amount: "0.60", Resource: shop}
+	before := s.want("review", ask, "open_partial", "duplicate_purchase", "per_counterparty_limit")
+	if n := len(before.Reasons[0].Evidence); n != 20 || *before.Reasons[0].Evidence[0].Operation != "op24" {
+		t.Errorf("%d operations are named, %v first", n, before.Reasons[0].Evidence[:1])
+	}
+	if n := len(before.Reasons[1].Evidence); n != 12 || *before.Reasons[1].Evidence[0].Operation != "op23" {
+		t.Errorf("%d like payments are named, %v first", n, before.Reasons[1].Evidence[:1])
+	}
+	op := "elsewhere"
+	if err := s.Resolve(t.Context(), []guard.Resolution{{Ref: decision.Ref{Run: "r1", Operation: &op}, Outcome: "failed", Note: "asked"}}); err != nil {
+		t.Fatal(err)
+	}
+	after := s.want("review", ask, "open_partial", "duplicate_purchase", "per_counterparty_limit")
+	if diff := cmp.Diff(before.Reasons, after.Reasons); diff != "" {
+		t.Errorf("one by one the operations count differently: %s", diff)
+	}
 }

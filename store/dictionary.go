@@ -41,7 +41,7 @@ func (v *View) Word(w string) (int64, error) {
 	if n != 0 {
 		return n, nil
 	}
-	err = v.row(v.ctx, "SELECT word_no FROM words WHERE word = ?", w).Scan(&n)
+	err = v.one("SELECT word_no FROM words WHERE word = ?", []any{w}, &n)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil // perhaps the next question finds it
 	}

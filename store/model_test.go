@@ -334,6 +334,13 @@ func (m *model) check(t *rapid.T, v *View) {
 	slices.SortFunc(matching, byID)
 	same("matching payments", got, matching)
 
+	found, err = v.OpenPayments(numbers(names), assetNo, amount)
+	must(err)
+	same("open payments", ids(found), m.where(func(p numbered) bool {
+		r := p.rows[0]
+		return p.carries(names) && r.Asset == asset && r.Amount == amount && r.Flags&pay.FlagOpen != 0
+	}))
+
 	m.checkWindow(t, v, AnyAsset, "", since)
 	m.checkWindow(t, v, assetNo, asset, since)
 	m.checkPaid(t, v, rapid.SampledFrom(testHosts[1:]).Draw(t, "host"), rapid.SampledFrom(testPayees[1:]).Draw(t, "payee"))
@@ -555,6 +562,18 @@ func (m *model) checkOperations(t *rapid.T, v *View, names []string, numbers []i
 		}
 		if !maps.Equal(found, wanted) {
 			t.Fatalf("open are %v, want %v", found, wanted)
+		}
+		again, err := v.OperationsNewestFirst(slices.Collect(maps.Keys(found)))
+		if err != nil || len(again) != len(found) {
+			t.Fatalf("%d of %d operations by number: %v", len(again), len(found), err)
+		}
+		for i := range again {
+			if i > 0 && again[i-1].Compare(again[i].Position) >= 0 {
+				t.Fatalf("operations by number do not come newest first: %v before %v", again[i-1].Position, again[i].Position)
+			}
+			if op := ops[slices.IndexFunc(ops, func(op *Operation) bool { return op.No == again[i].No })]; again[i].End != 15*op.Events || !bytes.Equal(again[i].Op, op.Key) {
+				t.Fatalf("%+v is not %+v", again[i], op)
+			}
 		}
 	}
 

@@ -119,7 +119,7 @@ func (v *View) OpenOf(names, classes []int64) iter.Seq2[OpenOperation, error] {
 		}
 		runs := map[int64][]byte{}
 		below := []byte{0xff} // no time begins so
-		for n, more := 32, true; more; n = min(4*n, 2048) {
+		for n, more := 20, true; more; n = min(4*n, 2048) {
 			var found []OpenOperation
 			from := []byte{} // what was found is all there is from here on
 			more = false
@@ -190,9 +190,32 @@ func (v *View) openBelow(name, class int64, below []byte, n int) (found []OpenOp
 	return slices.DeleteFunc(found, func(o OpenOperation) bool { return bytes.Equal(o.Last, oldest) }), true, nil
 }
 
+// OperationsNewestFirst gives operations by number as OpenOf does; those that are gone
+// are left out.
+func (v *View) OperationsNewestFirst(numbers []int64) ([]OpenOperation, error) {
+	var found []OpenOperation
+	err := v.scan(v.ctx, "SELECT o.op_no, o.class, o.last_key FROM json_each(?) j CROSS JOIN operations o ON o.op_no = j.value ORDER BY j.value",
+		[]any{list(distinct(slices.Clone(numbers)))}, func(row []driver.Value) error {
+			last, _ := row[2].([]byte)
+			found = append(found, OpenOperation{No: integer(row[0]), Class: integer(row[1]), Position: Position{Last: bytes.Clone(last)}})
+			return nil
+		})
+	if err != nil {
+		return nil, err
+	}
+	if err := v.complete(found, map[int64][]byte{}); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(found, func(a, b OpenOperation) int { return a.Compare(b.Position) })
+	return found, nil
+}
+
 // complete fills in what the rows of operations say. They come by number; run ids
 // are remembered in runs.
 func (v *View) complete(found []OpenOperation, runs map[int64][]byte) error {
+	if len(found) == 0 {
+		return nil
+	}
 	numbers := make([]int64, len(found))
 	for i := range found {
 		numbers[i] = found[i].No
@@ -319,11 +342,12 @@ func (v *View) OperationsByRef(refs []OperationRef) ([]int64, error) {
 // RunsChanged gives the runs that were changed by a transaction after rev, in order
 // of change (Run.Rev). gone is the number of the last transaction that removed a run.
 func (v *View) RunsChanged(rev int64) (runs []Run, gone int64, err error) {
-	if err := v.row(v.ctx, "SELECT gone FROM meta").Scan(&gone); err != nil {
+	p, err := v.meta()
+	if err != nil {
 		return nil, 0, err
 	}
 	err = v.sel(v.ctx, &runs, "SELECT "+runColumns+" FROM runs INDEXED BY runs_changed WHERE rev > ? ORDER BY rev", rev)
-	return runs, gone, err
+	return runs, p.gone, err
 }
 
 // The kinds of damage.

@@ -353,6 +353,30 @@ func (v *View) LastPaid(host int64, limit int) ([]Paid, error) {
 	}, func(a, b *Paid) bool { return a.Op == b.Op })
 }
 
+// openPayments finds payments by names ?1, asset ?2 and amount ?3 in open operations.
+// Its condition, payment.FlagOpen, is that of the two indexes.
+var openPayments = func() string {
+	one := func(column, other string) string {
+		return "SELECT p.op_no, " + paymentColumns + " FROM json_each(?1) j CROSS JOIN payments p INDEXED BY payments_open_by_" + column +
+			" WHERE p." + column + " = j.value AND p.asset = ?2 AND p.amount = ?3 AND p.flags & 16 <> 0" + other
+	}
+	return one("payee", "") + " UNION ALL " + one("host", " AND (p.payee IS NULL OR p.payee NOT IN (SELECT value FROM json_each(?1)))")
+}()
+
+// OpenPayments gives the payments that count with one of the names, are of exactly
+// this amount of the asset, and whose operation is open. Its cost is that of what it
+// finds (guard contract, section 1, duplicate_operation).
+func (v *View) OpenPayments(names []int64, asset int64, amount string) ([]Paid, error) {
+	if len(names) == 0 || amount == "" {
+		return nil, nil
+	}
+	found, err := v.payments(openPayments, list(names), asset, stored(amount))
+	if err != nil {
+		return nil, err
+	}
+	return v.whole(found)
+}
+
 // MatchingPayments gives the payments that count with one of the names, are of
 // exactly this amount of the asset, and whose time is readable and not before
 // `from`: those that may end a hold or use up an approval made then (guard contract,

@@ -22,8 +22,11 @@ type View struct {
 	place *place // once it was asked for
 }
 
-// place is a snapshot's in the life of the index.
-type place struct{ generation, rev int64 }
+// place is a snapshot's in the life of the index, with what the index holds in all.
+type place struct {
+	generation, rev, gone int64
+	Totals
+}
 
 // Read runs fn over one snapshot. It gives ErrUnusable when the file is not
 // the one that was opened, or not an index.
@@ -61,12 +64,14 @@ func (x *Index) Read(ctx context.Context, fn func(*View) error) error {
 		}
 		s.conn = conn
 	}
-	err := s.begin(ctx, "BEGIN")
+	err := ctx.Err()
+	if err == nil {
+		err = s.bulk("BEGIN", nil)
+	}
 	if err == nil {
 		err = fn(&View{ctx: ctx, session: s, known: &x.known})
 		// A snapshot must not outlive its question, even a cancelled one.
-		_, rerr := s.exec(context.Background(), "ROLLBACK")
-		err = errors.Join(err, rerr)
+		err = errors.Join(err, s.bulk("ROLLBACK", nil))
 	}
 	sound = err == nil || ctx.Err() != nil
 	return classify(err)
@@ -74,14 +79,38 @@ func (x *Index) Read(ctx context.Context, fn func(*View) error) error {
 
 // Meta gives the generation of the index and the number of its last change.
 func (v *View) Meta() (generation, rev int64, err error) {
-	if v.place == nil {
-		var p place
-		if err := v.row(v.ctx, "SELECT generation, rev FROM meta").Scan(&p.generation, &p.rev); err != nil {
-			return 0, 0, err
-		}
+	p, err := v.meta()
+	return p.generation, p.rev, err
+}
+
+func (v *View) meta() (place, error) {
+	if v.place != nil {
+		return *v.place, nil
+	}
+	var p place
+	err := v.one("SELECT generation, rev, gone, runs, operations, events, payments, faults, bytes FROM meta", nil,
+		&p.generation, &p.rev, &p.gone, &p.Runs, &p.Operations, &p.Events, &p.Payments, &p.Faults, &p.Bytes)
+	if err == nil {
 		v.place = &p
 	}
-	return v.place.generation, v.place.rev, nil
+	return p, err
+}
+
+// one reads the integers of the only row of a query; sql.ErrNoRows where there is
+// none.
+func (v *View) one(query string, args []any, to ...*int64) error {
+	found := false
+	err := v.scan(v.ctx, query, args, func(row []driver.Value) error {
+		found = true
+		for i := range to {
+			*to[i] = integer(row[i])
+		}
+		return nil
+	})
+	if err == nil && !found {
+		err = sql.ErrNoRows
+	}
+	return err
 }
 
 // Runs lists every run in listing order.
@@ -156,9 +185,8 @@ func (t *Totals) add(o Totals, sign int64) {
 
 // Totals gives the sums over every run, which are kept.
 func (v *View) Totals() (Totals, error) {
-	var t Totals
-	err := v.get(v.ctx, &t, "SELECT runs, operations, events, payments, faults, bytes FROM meta")
-	return t, err
+	p, err := v.meta()
+	return p.Totals, err
 }
 
 // RunCount is the number of runs.

@@ -129,8 +129,13 @@ func (s *session) bulk(query string, args []driver.NamedValue) error {
 
 // scan runs a query past database/sql and gives every row to fn, which keeps
 // nothing of it and asks nothing meanwhile. Arguments and values are of the
-// driver's own types: int64, string, []byte or nil.
+// driver's own types: int64, string, []byte or nil. The context is looked at before
+// each row and not while one is searched for: the driver would start a goroutine for
+// every query to watch it. So a query that sorts much does not belong here.
 func (s *session) scan(ctx context.Context, query string, args []any, fn func([]driver.Value) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	return s.conn.Raw(func(c any) error {
 		st, err := s.direct(c, query)
 		if err != nil {
@@ -140,7 +145,7 @@ func (s *session) scan(ctx context.Context, query string, args []any, fn func([]
 		for i, a := range args {
 			named[i] = driver.NamedValue{Ordinal: i + 1, Value: a}
 		}
-		rows, err := st.(driver.StmtQueryContext).QueryContext(ctx, named)
+		rows, err := st.(driver.StmtQueryContext).QueryContext(context.Background(), named)
 		if err != nil {
 			return err
 		}
@@ -154,6 +159,9 @@ func (s *session) scan(ctx context.Context, query string, args []any, fn func([]
 				return err
 			}
 			if err := fn(row); err != nil {
+				return err
+			}
+			if err := ctx.Err(); err != nil {
 				return err
 			}
 		}

@@ -173,6 +173,10 @@ CREATE INDEX payments_by_payee ON payments (payee, at) WHERE payee IS NOT NULL;
 CREATE INDEX payments_by_host ON payments (host, at, payee) WHERE host IS NOT NULL;
 CREATE INDEX payments_by_resource ON payments (resource, asset, priced, at) WHERE resource IS NOT NULL;
 CREATE INDEX payments_by_time ON payments (at);
+-- Those whose operation is open (payment.FlagOpen): whoever has many of them is asked
+-- about as cheaply as anybody.
+CREATE INDEX payments_open_by_payee ON payments (payee, asset, amount) WHERE payee IS NOT NULL AND flags & 16 <> 0;
+CREATE INDEX payments_open_by_host ON payments (host, asset, amount) WHERE host IS NOT NULL AND flags & 16 <> 0;
 
 -- Sums of payments by slots of time, for windows over everything. A slot is the
 -- so-manieth of its size since 1970; the sizes are those of store.slotSizes. The
