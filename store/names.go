@@ -114,32 +114,23 @@ type OpenOperation struct {
 // is none.
 func (v *View) OpenOf(names, classes []int64) iter.Seq2[OpenOperation, error] {
 	return func(yield func(OpenOperation, error) bool) {
-		if names == nil {
-			names = []int64{0}
-		}
 		runs := map[int64][]byte{}
 		below := []byte{0xff} // no time begins so
 		for n, more := 20, true; more; n = min(4*n, 2048) {
 			var found []OpenOperation
-			from := []byte{} // what was found is all there is from here on
-			more = false
-			for _, name := range names {
-				for _, class := range classes {
-					some, rest, err := v.openBelow(name, class, below, n)
-					if err != nil {
-						yield(OpenOperation{}, err)
-						return
-					}
-					found = append(found, some...)
-					if first := lastOf(some); rest && (!more || bytes.Compare(first, from) > 0) {
-						from, more = first, true
-					}
-				}
+			var err error
+			if n == 20 && names != nil {
+				found, more, err = v.openFew(names, classes)
 			}
-			found = slices.DeleteFunc(found, func(o OpenOperation) bool { return bytes.Compare(o.Last, from) < 0 })
-			slices.SortFunc(found, func(a, b OpenOperation) int { return cmp.Compare(a.No, b.No) })
-			found = slices.CompactFunc(found, func(a, b OpenOperation) bool { return a.No == b.No })
-			if err := v.complete(found, runs); err != nil {
+			if found == nil && more && err == nil {
+				found, below, more, err = v.openRound(names, classes, below, n)
+			}
+			if err == nil {
+				slices.SortFunc(found, func(a, b OpenOperation) int { return cmp.Compare(a.No, b.No) })
+				found = slices.CompactFunc(found, func(a, b OpenOperation) bool { return a.No == b.No })
+				err = v.complete(found, runs)
+			}
+			if err != nil {
 				yield(OpenOperation{}, err)
 				return
 			}
@@ -149,9 +140,47 @@ func (v *View) OpenOf(names, classes []int64) iter.Seq2[OpenOperation, error] {
 					return
 				}
 			}
-			below = from
 		}
 	}
+}
+
+// openFew finds all operations of OpenOf with one look where they are few, which they
+// mostly are; more is true where they are not, and then nothing is given.
+func (v *View) openFew(names, classes []int64) (found []OpenOperation, more bool, err error) {
+	const few = 32
+	err = v.scan(v.ctx, `SELECT n.class, n.last_key, n.op_no FROM json_each(?1) j CROSS JOIN json_each(?2) c
+		CROSS JOIN operation_names n ON n.name = j.value AND n.class = c.value LIMIT ?3`, []any{list(names), list(classes), int64(few)}, func(row []driver.Value) error {
+		last, _ := row[1].([]byte)
+		found = append(found, OpenOperation{No: integer(row[2]), Class: integer(row[0]), Position: Position{Last: bytes.Clone(last)}})
+		return nil
+	})
+	if len(found) == few {
+		return nil, true, err
+	}
+	return found, false, err
+}
+
+// openRound finds the newest operations of OpenOf before a time, about n of each name
+// and class, and the time from which on these are all there are.
+func (v *View) openRound(names, classes []int64, below []byte, n int) (found []OpenOperation, from []byte, more bool, err error) {
+	if names == nil {
+		names = []int64{0}
+	}
+	from = []byte{}
+	for _, name := range names {
+		for _, class := range classes {
+			some, rest, err := v.openBelow(name, class, below, n)
+			if err != nil {
+				return nil, nil, false, err
+			}
+			found = append(found, some...)
+			if first := lastOf(some); rest && (!more || bytes.Compare(first, from) > 0) {
+				from, more = first, true
+			}
+		}
+	}
+	found = slices.DeleteFunc(found, func(o OpenOperation) bool { return bytes.Compare(o.Last, from) < 0 })
+	return found, from, more, nil
 }
 
 func lastOf(found []OpenOperation) []byte {

@@ -56,9 +56,9 @@ func (v *View) Window(asset, since int64) (w Window, unknown int64, err error) {
 	}); err != nil {
 		return Window{}, 0, err
 	}
-	if err := v.scan(v.ctx, "SELECT "+paymentColumns+" FROM payments p INDEXED BY payments_by_time WHERE p.at > ?1 AND p.at <= ?2 AND (?3 = -1 OR p.asset IN (?3, 0))",
+	if err := v.scan(v.ctx, "SELECT p.asset, p.flags, p.amount, p.settled FROM payments p INDEXED BY payments_by_time WHERE p.at > ?1 AND p.at <= ?2 AND (?3 = -1 OR p.asset IN (?3, 0))",
 		[]any{since, lastOfSlot(first[0], 0), asset}, func(row []driver.Value) error {
-			p := paymentFrom(row)
+			p := payment{asset: integer(row[0]), flags: integer(row[1]), amount: amountOf(row[2]), settled: amountOf(row[3])}
 			if p.flags&pay.FlagRepeat != 0 {
 				return nil
 			}
