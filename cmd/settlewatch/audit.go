@@ -180,7 +180,11 @@ func (a *app) showReport(o *auditOptions, r *decision.Report) {
 	}
 	a.say("the log verifies")
 	if r.Pinned < r.Lines && r.Exists {
-		a.put("", "", "a cut end would not show. to pin it, keep this elsewhere and verify with --checkpoint:")
+		what := "a cut end would not show. to pin it, keep this elsewhere and verify with --checkpoint:"
+		if r.Pinned > 0 {
+			what = "the checkpoint pins the first " + plural(r.Pinned, "line") + "; a cut behind them would not show. to pin the rest, keep this elsewhere:"
+		}
+		a.put("", "", what)
 		a.pasteable("settlewatch audit checkpoint" + o.repeat())
 	}
 }

@@ -11,7 +11,7 @@ type host struct {
 	id, name string
 	key      string // member of its file that holds the servers
 	comments bool   // its file may hold comments
-	scans    bool   // it takes every file beside its own for one of its own
+	project  bool   // its file lies in a project, where a coding agent writes
 	file     func(p places) string
 	entry    func(command string, args []string) object
 	after    string // what makes it notice
@@ -66,7 +66,7 @@ var hosts = []host{
 		after: "quit Claude Desktop and start it again",
 	},
 	{
-		id: "claude-code", name: "Claude Code", key: "mcpServers", entry: typedEntry,
+		id: "claude-code", name: "Claude Code", key: "mcpServers", project: true, entry: typedEntry,
 		file:  func(p places) string { return filepath.Join(p.project, ".mcp.json") },
 		after: "start claude in this directory and allow the server when it asks",
 	},
@@ -76,7 +76,7 @@ var hosts = []host{
 		after: "switch the server on in Cursor's MCP settings",
 	},
 	{
-		id: "vscode", name: "VS Code", key: "servers", comments: true, entry: typedEntry,
+		id: "vscode", name: "VS Code", key: "servers", comments: true, project: true, entry: typedEntry,
 		file:  func(p places) string { return filepath.Join(p.project, ".vscode", "mcp.json") },
 		after: "start the server from the file itself, or with MCP: List Servers",
 	},
@@ -88,7 +88,7 @@ var hosts = []host{
 		after: "look for the server in Cline's MCP list",
 	},
 	{
-		id: "continue", name: "Continue", key: "mcpServers", scans: true, entry: plainEntry,
+		id: "continue", name: "Continue", key: "mcpServers", project: true, entry: plainEntry,
 		file:  func(p places) string { return filepath.Join(p.project, ".continue", "mcpServers", "settlewatch.json") },
 		after: "use agent mode; Continue offers MCP tools only there",
 	},

@@ -148,20 +148,19 @@ func configured(file string, h host, name string) (state string, found server) {
 }
 
 func (a *app) runInstall(o installOptions, h host) error {
+	places, err := a.places()
+	if err != nil && (o.config == "" || h.project) {
+		return err
+	}
 	file := string(o.config)
 	if file == "" {
-		p, err := a.places()
-		if err != nil {
-			return err
-		}
-		file = h.file(p)
+		file = h.file(places)
 	}
-	file, err := filepath.Abs(file)
-	if err != nil {
+	if file, err = filepath.Abs(file); err != nil {
 		return errcode.Wrap(err, errcode.Input, "an absolute path", "find %s", plain.Quote(string(o.config), plain.Detail))
 	}
 	_, before := configured(file, h, o.name)
-	p, err := o.policyFor(h, file, before)
+	p, err := o.policyFor(h, places, file, before)
 	if err != nil {
 		return err
 	}

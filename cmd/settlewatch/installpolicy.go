@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"os"
@@ -21,25 +23,27 @@ type installPolicy struct {
 
 // policyFor chooses the policy of an entry. One the host names already stays: an
 // installation that is repeated must not loosen what a person has set.
-func (o *installOptions) policyFor(h host, file string, before server) (*installPolicy, error) {
+func (o *installOptions) policyFor(h host, p places, file string, before server) (*installPolicy, error) {
+	root, err := filepath.Abs(string(o.dir))
+	if err != nil {
+		return nil, errcode.Wrap(err, errcode.Input, "an absolute path", "find %s", plain.Quote(string(o.dir), plain.Detail))
+	}
 	place := string(o.guard)
 	if place == "" {
 		place = before.policy()
 	}
-	if place == "" {
-		dir := filepath.Dir(file)
-		if h.scans {
-			dir = filepath.Dir(dir)
-		}
-		place = filepath.Join(dir, fileName(o.name)+"-policy.json")
+	switch {
+	case place != "":
+	case h.project:
+		// A project is where its agent writes, so its policy lies with the person. The
+		// root tells the policies of several projects apart.
+		sum := sha256.Sum256([]byte(root))
+		place = filepath.Join(p.config, "settlewatch", fileName(o.name)+"-"+hex.EncodeToString(sum[:4])+"-policy.json")
+	default:
+		place = filepath.Join(filepath.Dir(file), fileName(o.name)+"-policy.json")
 	}
-	place, err := filepath.Abs(place)
-	if err != nil {
+	if place, err = filepath.Abs(place); err != nil {
 		return nil, errcode.Wrap(err, errcode.Input, "an absolute path", "find %s", plain.Quote(string(o.guard), plain.Detail))
-	}
-	root, err := filepath.Abs(string(o.dir))
-	if err != nil {
-		return nil, errcode.Wrap(err, errcode.Input, "an absolute path", "find %s", plain.Quote(string(o.dir), plain.Detail))
 	}
 	// A root that is not there yet has nothing but its name.
 	inside := place == root || strings.HasPrefix(place, strings.TrimSuffix(root, string(filepath.Separator))+string(filepath.Separator))
@@ -50,13 +54,13 @@ func (o *installOptions) policyFor(h host, file string, before server) (*install
 		return nil, errcode.New(errcode.Input, "--guard-config with a file where no agent writes",
 			"use the policy file %s: it lies in the trace root", plain.Quote(place, plain.Detail))
 	}
-	p := &installPolicy{path: place}
+	out := &installPolicy{path: place}
 	if _, err := os.Lstat(place); errors.Is(err, fs.ErrNotExist) {
-		p.starter = guard.StarterPolicy(root)
-		return p, nil
+		out.starter = guard.StarterPolicy(root)
+		return out, nil
 	}
-	_, p.fault = (&guardOptions{config: path(place)}).readPolicy(root, nil)
-	return p, nil
+	_, out.fault = (&guardOptions{config: path(place)}).readPolicy(root, nil)
+	return out, nil
 }
 
 // fileName is a server's name as a part of a file's.
