@@ -186,6 +186,8 @@ var groups = []group{
 	{times: 1, rows: []row{
 		{name: "cold", what: "cold reindex, vs read(2) of the same bytes", item: probe{work: "cold", on: million}, ref: probe{work: "read", on: million}, metric: wall, now: atMost(14), goal: atMost(9)},
 		{name: "cold-cpu", what: "the same in processor time", item: probe{work: "cold", on: million}, ref: probe{work: "read", on: million}, metric: cpu},
+		{name: "cold-copy", what: "cold reindex, vs SQLite copying the finished index", item: probe{work: "cold", on: million}, ref: probe{work: "copy", on: million, warm: true}, metric: wall},
+		{name: "copy-read", what: "SQLite copying the finished index, vs read(2) of the run files", item: probe{work: "copy", on: million, warm: true}, ref: probe{work: "read", on: million}, metric: wall},
 		{name: "duckdb", what: "cold reindex, vs DuckDB (scan and group only)", item: probe{work: "cold", on: million}, ref: probe{work: "duckdb", on: million}, metric: wall, goal: atMost(1)},
 		{name: "rss", what: "peak memory of the cold reindex", item: probe{work: "cold", on: million}, metric: memory, now: atMost(100)},
 		{name: "size", what: "index size, payments included", item: probe{work: "cold", on: million}, metric: perOp, now: atMost(400)},
@@ -276,6 +278,7 @@ var works = map[string]work{
 	"naive":         naiveBuild,
 	"select-1":      selectOne,
 	"commit":        bareCommit,
+	"copy":          bareCopy,
 	"sqlite3":       sqliteShell,
 	"duckdb":        duckdb,
 	"node":          node,
