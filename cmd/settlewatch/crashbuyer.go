@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/settlewatch/settlewatch/cmd/settlewatch/crash"
 	"github.com/settlewatch/settlewatch/guard"
 	"github.com/settlewatch/settlewatch/ingest"
 	"github.com/settlewatch/settlewatch/internal/errcode"
@@ -29,38 +30,6 @@ import (
 // told on stdin what to buy, asks the guard as an agent does, and pays by appending
 // to a run file of its own as a recorder does. Where it is told to, it stops and
 // says so, so that it can be killed exactly there.
-
-// order is one purchase, a line of stdin.
-type order struct {
-	Seller   string `json:"seller"` // address
-	Host     string `json:"host"`
-	Asset    string `json:"asset"`           // key
-	Amount   string `json:"amount"`          // display units
-	Atomic   string `json:"atomic"`          // the same in atomic units
-	Clock    string `json:"clock,omitempty"` // set the clock to this before asking
-	Stop     string `json:"stop,omitempty"`  // where to wait for the end
-	PayLater bool   `json:"pay_later,omitempty"`
-
-	after time.Duration // kill it so long after it has begun; 0 for not
-}
-
-// The places a buyer can be told to stop at.
-const (
-	stopJudged  = "judged"  // there is a verdict, and nothing of it is in the log
-	stopAllowed = "allowed" // it was allowed, and nothing is paid
-	stopHalf    = "half"    // half of the payment's line is in the run file
-)
-
-// said is one line of a buyer's stdout. At is ready, answered, paid or a stop.
-type said struct {
-	At       string   `json:"at"`
-	Decision string   `json:"decision,omitempty"`
-	Rules    []string `json:"rules,omitempty"` // that fired
-	Why      string   `json:"why,omitempty"`   // the guard could not judge
-	Fault    string   `json:"fault,omitempty"` // code of an error in place of a verdict
-	Began    int64    `json:"began,omitempty"` // when the check began and ended, by the real clock
-	Ended    int64    `json:"ended,omitempty"`
-}
 
 type buyerOptions struct {
 	guarded
@@ -128,12 +97,8 @@ func (a *app) runBuyer(ctx context.Context, o buyerOptions) error {
 	return b.shop(ctx, g)
 }
 
-// notReady is the rule of a guard that cannot judge, and unsoundLog that of one that
-// does not trust its log.
-const (
-	notReady   = "not_ready"
-	unsoundLog = "log_unsound"
-)
+// notReady is the rule of a guard that cannot judge.
+const notReady = "not_ready"
 
 // buyer is the loop of such a process. Everything in it is one goroutine's.
 type buyer struct {
@@ -147,7 +112,7 @@ type buyer struct {
 
 var errLeftAlone = errors.New("nobody has ended this process")
 
-func (b *buyer) say(s said) {
+func (b *buyer) say(s crash.Said) {
 	line, err := json.Marshal(s)
 	if err != nil {
 		panic(err)
@@ -168,7 +133,7 @@ func (b *buyer) halt(at string) error {
 	if b.stop != at {
 		return nil
 	}
-	b.say(said{At: at})
+	b.say(crash.Said{At: at})
 	for { // whoever was to kill it may be gone: then stdin ends
 		if _, ok := b.next(); !ok {
 			return errLeftAlone
@@ -177,13 +142,13 @@ func (b *buyer) halt(at string) error {
 }
 
 func (b *buyer) shop(ctx context.Context, g *guard.Guard) error {
-	b.say(said{At: "ready"})
+	b.say(crash.Said{At: crash.AtReady})
 	for {
 		line, ok := b.next()
 		if !ok {
 			return nil
 		}
-		var o order
+		var o crash.Order
 		if err := json.Unmarshal(line, &o); err != nil {
 			return errcode.Wrap(err, errcode.Input, "", "read an order")
 		}
@@ -196,10 +161,10 @@ func (b *buyer) shop(ctx context.Context, g *guard.Guard) error {
 	}
 }
 
-func (b *buyer) buy(ctx context.Context, g *guard.Guard, o *order) error {
+func (b *buyer) buy(ctx context.Context, g *guard.Guard, o *crash.Order) error {
 	purchase := b.record.purchase(o)
 	b.stop = o.Stop
-	answer := said{At: "answered", Began: b.clock.real().UnixNano()}
+	answer := crash.Said{At: crash.AtAnswered, Began: b.clock.real().UnixNano()}
 	v, err := g.Check(ctx, guard.Request{
 		Counterparty: o.Seller, Amount: o.Amount, Asset: o.Asset, Resource: purchase.url, Hold: !b.o.unheld,
 	})
@@ -225,7 +190,7 @@ func (b *buyer) buy(ctx context.Context, g *guard.Guard, o *order) error {
 	if v.Decision != guard.Allow {
 		return nil
 	}
-	if err := b.halt(stopAllowed); err != nil {
+	if err := b.halt(crash.StopAllowed); err != nil {
 		return err
 	}
 	if o.PayLater {
@@ -233,7 +198,7 @@ func (b *buyer) buy(ctx context.Context, g *guard.Guard, o *order) error {
 		if !ok {
 			return nil
 		}
-		var then order
+		var then crash.Order
 		if err := json.Unmarshal(line, &then); err != nil {
 			return errcode.Wrap(err, errcode.Input, "", "read when to pay")
 		}
@@ -242,18 +207,18 @@ func (b *buyer) buy(ctx context.Context, g *guard.Guard, o *order) error {
 		}
 	}
 	for _, event := range purchase.events() {
-		if event.kind == submitted && b.stop == stopHalf {
+		if event.kind == submitted && b.stop == crash.StopHalf {
 			line := event.line()
 			if err := b.record.write(line[:len(line)/2]); err != nil {
 				return err
 			}
-			return b.halt(stopHalf)
+			return b.halt(crash.StopHalf)
 		}
 		if err := b.record.write(event.line()); err != nil {
 			return err
 		}
 	}
-	b.say(said{At: "paid"})
+	b.say(crash.Said{At: crash.AtPaid})
 	return nil
 }
 
@@ -268,7 +233,7 @@ func (x *stoppingIndex) Ask(ctx context.Context, fn func(*store.View) error) err
 	if err := x.Indexer.Ask(ctx, fn); err != nil {
 		return err
 	}
-	return x.b.halt(stopJudged)
+	return x.b.halt(crash.StopJudged)
 }
 
 // movedClock is the machine's clock, moved.
@@ -337,7 +302,7 @@ func (r *recorder) write(line []byte) error {
 }
 
 // purchase begins one: no two of them buy the same thing.
-func (r *recorder) purchase(o *order) *purchase {
+func (r *recorder) purchase(o *crash.Order) *purchase {
 	r.count++
 	id := fmt.Sprintf("%s-%d", r.run, r.count)
 	return &purchase{r: r, o: o, id: id, url: "https://" + o.Host + "/" + id}
@@ -345,7 +310,7 @@ func (r *recorder) purchase(o *order) *purchase {
 
 type purchase struct {
 	r       *recorder
-	o       *order
+	o       *crash.Order
 	id, url string
 }
 

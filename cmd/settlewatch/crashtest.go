@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math/big"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/settlewatch/settlewatch/cmd/settlewatch/crash"
 	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
@@ -65,43 +64,12 @@ Exit status 0 when nothing was over a cap and every fault happened, 3 otherwise.
 	return c
 }
 
-// outcome is a row of the report.
-type outcome struct {
-	name             string
-	more             bool // of the scenario of the row above, in another asset
-	processes, kills int
-	killedAt         map[string]int // by place
-	verdicts                        // in the asset of the row
-	ledger           ledger
-	caps             int // how many there were: one, or one of each seller
-	paid, over       *big.Int
-	problems         []string // besides money over the cap: what was not shown, or went wrong
-	unjudged         []string // why the guard answered not_ready
-}
-
-func (r *outcome) failed() bool { return r.over.Sign() != 0 || len(r.problems) > 0 }
-
-// crash is one crash test.
-type crash struct {
-	a    *app
-	o    crashOptions
-	exe  string
-	dir  string
-	rand *rand.Rand
-}
-
 func (a *app) runCrashTest(ctx context.Context, o crashOptions) error {
 	if err := positive("time", o.time); err != nil {
 		return err
 	}
-	if o.scenario != "" {
-		var names []string
-		for _, s := range scenarios {
-			names = append(names, s.name)
-		}
-		if !slices.Contains(names, o.scenario) {
-			return usage("--scenario takes %s, not %s", strings.Join(names, "; "), plain.Quote(o.scenario, plain.Detail))
-		}
+	if names := crash.Scenarios(); o.scenario != "" && !slices.Contains(names, o.scenario) {
+		return usage("--scenario takes %s, not %s", strings.Join(names, "; "), plain.Quote(o.scenario, plain.Detail))
 	}
 	began := a.env.now()
 	if o.seed == 0 {
@@ -118,24 +86,28 @@ func (a *app) runCrashTest(ctx context.Context, o crashOptions) error {
 	if err != nil {
 		return errcode.Wrap(bare(err), errcode.Internal, "a writable temporary directory in TMPDIR", "make a temporary directory")
 	}
-	c := &crash{a: a, o: o, exe: exe, dir: dir, rand: rand.New(rand.NewPCG(uint64(o.seed), 0))}
-	all, err := c.all(ctx)
-	failed := slices.ContainsFunc(all, func(r *outcome) bool { return r.failed() })
+	test := crash.Options{Scenario: o.scenario, Seed: o.seed, Time: o.time, Now: a.env.now, Executable: exe, Dir: dir, Unheld: o.unheld, Mild: o.mild}
+	if terminal(a.stderr) {
+		test.Note = func(name string) { a.note("%s ...", name) }
+	}
+	c := crashReport{seed: o.seed, kept: dir}
+	c.all, err = crash.Run(ctx, test)
+	failed := slices.ContainsFunc(c.all, func(r crash.Outcome) bool { return r.Failed() })
 	if !failed {
 		// What went wrong can be looked at, what did not leaves nothing behind.
 		if rerr := os.RemoveAll(dir); err == nil && rerr != nil {
 			err = errcode.Wrap(bare(rerr), errcode.Internal, "remove it by hand", "remove %s", plain.Quote(dir, plain.Detail))
 		}
-		c.dir = ""
+		c.kept = ""
 	}
 	if err != nil {
 		return err
 	}
-	took := a.env.now().Sub(began)
+	c.took = a.env.now().Sub(began)
 	if o.json {
-		a.answer(c.json(all, took))
+		a.answer(c.json())
 	} else {
-		c.show(all, took)
+		a.showCrashTest(&c)
 	}
 	if failed {
 		return unsound
@@ -143,77 +115,42 @@ func (a *app) runCrashTest(ctx context.Context, o crashOptions) error {
 	return nil
 }
 
-// all runs the scenarios one after the other: each is to have the machine to itself.
-func (c *crash) all(ctx context.Context) ([]*outcome, error) {
-	var all []*outcome
-	began, parts := c.a.env.now(), 0.0
-	for _, s := range scenarios {
-		parts += s.part
-		if c.o.scenario != "" {
-			parts = 1
-		}
-		if c.o.scenario != "" && c.o.scenario != s.name {
-			continue
-		}
-		if terminal(c.a.stderr) {
-			c.a.note("%s ...", s.name)
-		}
-		// Time that one has not used is the next one's.
-		until := began.Add(time.Duration(float64(c.o.time) * parts))
-		rows, err := c.play(ctx, s, until)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, rows...)
-	}
-	return all, nil
+// crashReport is what a crash test came to.
+type crashReport struct {
+	all  []crash.Outcome
+	seed int64
+	took time.Duration
+	kept string // directory that is left to be looked at; "" for none
 }
 
-// play runs one scenario and measures it.
-func (c *crash) play(ctx context.Context, s scenario, until time.Time) ([]*outcome, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	t := &stage{crash: c, ctx: ctx, scenario: s, until: until, seen: newSightings()}
-	err := s.play(t)
-	t.clear()
-	if err == nil {
-		err = ctx.Err() // who was interrupted has shown nothing
-	}
-	if err != nil {
-		return nil, err
-	}
-	return t.outcomes()
-}
-
-func (c *crash) show(all []*outcome, took time.Duration) {
-	a := c.a
+func (a *app) showCrashTest(c *crashReport) {
 	t := table{head: []string{"SCENARIO", "PROCESSES", "KILLS", "ALLOWED", "REFUSED", "PAID", "CAP", "OVER"}}
 	processes, kills, over, problems := 0, 0, false, 0
-	for _, r := range all {
+	for _, r := range c.all {
 		style := ""
-		if r.failed() {
+		if r.Failed() {
 			style = red
 		}
-		t.row(style, r.name, fmt.Sprint(r.processes), fmt.Sprint(r.kills), fmt.Sprint(r.allowed), fmt.Sprint(r.refused),
-			display(r.paid, r.ledger.decimals), r.capText(), r.overText())
-		if !r.more {
-			processes += r.processes
-			kills += r.kills
+		t.row(style, r.Name, fmt.Sprint(r.Processes), fmt.Sprint(r.Kills), fmt.Sprint(r.Allowed), fmt.Sprint(r.Refused),
+			r.Paid(), capText(&r), r.Over())
+		if !r.More {
+			processes += r.Processes
+			kills += r.Kills
 		}
-		over = over || r.over.Sign() != 0
-		problems += len(r.problems)
+		over = over || r.IsOver()
+		problems += len(r.Problems)
 	}
 	a.show(&t)
 	a.say("")
-	for _, r := range all {
-		for _, p := range r.problems {
-			a.put(red, "! ", r.name+": "+p)
+	for _, r := range c.all {
+		for _, p := range r.Problems {
+			a.put(red, "! ", r.Name+": "+p)
 		}
-		for _, why := range r.unjudged {
-			a.put(yellow, "- ", fmt.Sprintf("%s: the guard could not judge, and allowed nothing: %s", r.name, why))
+		for _, why := range r.Unjudged {
+			a.put(yellow, "- ", fmt.Sprintf("%s: the guard could not judge, and allowed nothing: %s", r.Name, why))
 		}
 	}
-	end := fmt.Sprintf("%d processes, %d of them killed, in %s; seed %d", processes, kills, shortly(took), c.o.seed)
+	end := fmt.Sprintf("%d processes, %d of them killed, in %s; seed %d", processes, kills, shortly(c.took), c.seed)
 	switch {
 	case over:
 		a.put(red, "", "money went over a cap ("+end+")")
@@ -223,46 +160,38 @@ func (c *crash) show(all []*outcome, took time.Duration) {
 		a.put(green, "", "no money went over a cap ("+end+")")
 	}
 	a.put("", "", "paid is added up from the run files alone, after everybody was done")
-	if c.dir != "" {
-		a.put("", "", "what happened is kept in "+c.dir)
+	if c.kept != "" {
+		a.put("", "", "what happened is kept in "+c.kept)
 	}
 }
 
-func (r *outcome) capText() string {
-	one := display(r.ledger.cap, r.ledger.decimals)
-	if r.caps == 1 {
-		return one
+func capText(r *crash.Outcome) string {
+	if r.Caps == 1 {
+		return r.Cap()
 	}
-	return fmt.Sprintf("%d x %s", r.caps, one)
+	return fmt.Sprintf("%d x %s", r.Caps, r.Cap())
 }
 
-func (r *outcome) overText() string {
-	if r.over.Sign() == 0 {
-		return "0"
-	}
-	return display(r.over, r.ledger.decimals)
-}
-
-func (c *crash) json(all []*outcome, took time.Duration) object {
-	rows := make([]object, len(all))
+func (c *crashReport) json() object {
+	rows := make([]object, len(c.all))
 	sound := true
-	for i, r := range all {
-		sound = sound && !r.failed()
-		problems, unjudged := make([]string, len(r.problems)), make([]string, len(r.unjudged))
-		for i, p := range r.problems {
+	for i, r := range c.all {
+		sound = sound && !r.Failed()
+		problems, unjudged := make([]string, len(r.Problems)), make([]string, len(r.Unjudged))
+		for i, p := range r.Problems {
 			problems[i] = plain.Clean(p, plain.Explanation)
 		}
-		for i, why := range r.unjudged {
+		for i, why := range r.Unjudged {
 			unjudged[i] = plain.Clean(why, plain.Explanation)
 		}
 		rows[i] = object{
-			{"scenario", r.name}, {"processes", r.processes}, {"kills", r.kills}, {"killed_at", countsOf(r.killedAt)},
-			{"allowed", r.allowed}, {"refused", r.refused}, {"refused_by", countsOf(r.refusedBy)},
-			{"asset", r.ledger.asset}, {"paid", display(r.paid, r.ledger.decimals)}, {"cap", display(r.ledger.cap, r.ledger.decimals)},
-			{"caps", r.caps}, {"over", r.overText()}, {"problems", problems}, {"unjudged", unjudged},
+			{"scenario", r.Name}, {"processes", r.Processes}, {"kills", r.Kills}, {"killed_at", countsOf(r.KilledAt)},
+			{"allowed", r.Allowed}, {"refused", r.Refused}, {"refused_by", countsOf(r.RefusedBy)},
+			{"asset", r.Asset()}, {"paid", r.Paid()}, {"cap", r.Cap()},
+			{"caps", r.Caps}, {"over", r.Over()}, {"problems", problems}, {"unjudged", unjudged},
 		}
 	}
-	return object{{"shape", "crash-test/1"}, {"sound", sound}, {"seed", c.o.seed}, {"milliseconds", took.Milliseconds()}, {"scenarios", rows}}.add("kept", c.dir)
+	return object{{"shape", "crash-test/1"}, {"sound", sound}, {"seed", c.seed}, {"milliseconds", c.took.Milliseconds()}, {"scenarios", rows}}.add("kept", c.kept)
 }
 
 func countsOf(counts map[string]int) object {

@@ -1,10 +1,11 @@
-package main
+package crash
 
 import (
 	"context"
 	"encoding/hex"
 	"fmt"
 	"math/big"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,28 +20,29 @@ import (
 // The assets of a crash test. The second one's cap, in atomic units, is more than 64
 // bits hold.
 const (
-	crashDollar = "eip155:8453/0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
-	crashEther  = "eip155:8453/0x4200000000000000000000000000000000000006"
+	dollar = "eip155:8453/0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
+	ether  = "eip155:8453/0x4200000000000000000000000000000000000006"
 )
 
-const crashWindow = 24 * time.Hour
+const capWindow = 24 * time.Hour
 
 // stage is where one scenario is played: a trace root at a time, and the buyers on
 // it. Its methods are called by one goroutine.
 type stage struct {
-	*crash
 	scenario
+	o     Options
+	rand  *rand.Rand // one for all scenarios of a crash test
 	ctx   context.Context
 	until time.Time // when to begin no further round
 	seen  *sightings
 
-	roots  []*crashRoot
+	roots  []*traceRoot
 	buyers []*process
 	runs   int // names of run files given out
 }
 
-// crashRoot is a trace root with its policy.
-type crashRoot struct {
+// traceRoot is a trace root with its policy.
+type traceRoot struct {
 	dir, policy, checkpoint string
 	ledgers                 []ledger
 	sellers                 map[string]bool // asset and seller of every order
@@ -64,7 +66,7 @@ type verdicts struct {
 
 func newSightings() *sightings {
 	return &sightings{killedAt: map[string]int{}, asked: map[string]*verdicts{
-		crashDollar: {refusedBy: map[string]int{}}, crashEther: {refusedBy: map[string]int{}},
+		dollar: {refusedBy: map[string]int{}}, ether: {refusedBy: map[string]int{}},
 	}}
 }
 
@@ -108,7 +110,7 @@ func (v *verdicts) by(rules ...string) int {
 }
 
 // root is where the buyers of now are.
-func (s *stage) root() *crashRoot { return s.roots[len(s.roots)-1] }
+func (s *stage) root() *traceRoot { return s.roots[len(s.roots)-1] }
 
 // triesToFill bounds the rounds that are added because no cap was used up yet: a
 // machine that is busy may make the guard too late for one of them.
@@ -119,10 +121,10 @@ func (s *stage) more(n int) bool {
 	switch {
 	case s.ctx.Err() != nil:
 		return false
-	case n == 0 || s.a.env.now().Before(s.until):
+	case n == 0 || s.o.Now().Before(s.until):
 		return true
 	}
-	return s.fill && n < triesToFill && !s.o.unheld && !s.filled()
+	return s.fill && n < triesToFill && !s.o.Unheld && !s.filled()
 }
 
 // filled says whether a cap was used up to its last unit in every asset.
@@ -147,11 +149,11 @@ func (s *stage) filled() bool {
 
 // dollars is a cap in the first asset.
 func dollars(cap string, each bool) ledger {
-	return ledger{asset: crashDollar, decimals: 6, cap: units(cap, 6), each: each, window: crashWindow}
+	return ledger{asset: dollar, decimals: 6, cap: units(cap, 6), each: each, window: capWindow}
 }
 
 func ethers(cap string) ledger {
-	return ledger{asset: crashEther, decimals: 18, cap: units(cap, 18), each: true, window: crashWindow}
+	return ledger{asset: ether, decimals: 18, cap: units(cap, 18), each: true, window: capWindow}
 }
 
 // units reads an amount in display units.
@@ -167,13 +169,13 @@ func units(amount string, decimals int) *big.Int {
 // open makes a new root under caps. What its policy does not say must not refuse
 // anything: only the cap is to be seen at work.
 func (s *stage) open(ledgers ...ledger) error {
-	dir := filepath.Join(s.dir, fmt.Sprintf("%s-%d", strings.Map(func(r rune) rune {
+	dir := filepath.Join(s.o.Dir, fmt.Sprintf("%s-%d", strings.Map(func(r rune) rune {
 		if r == ' ' || r == ',' {
 			return '-'
 		}
 		return r
 	}, s.name), len(s.roots)+1))
-	r := &crashRoot{dir: filepath.Join(dir, ".trace"), policy: filepath.Join(dir, "policy.json"), ledgers: ledgers, sellers: map[string]bool{}}
+	r := &traceRoot{dir: filepath.Join(dir, ".trace"), policy: filepath.Join(dir, "policy.json"), ledgers: ledgers, sellers: map[string]bool{}}
 	if err := os.MkdirAll(filepath.Join(r.dir, "events"), 0o700); err != nil {
 		return errcode.Wrap(bare(err), errcode.Internal, "a writable temporary directory in TMPDIR", "make a trace root")
 	}
@@ -182,8 +184,8 @@ func (s *stage) open(ledgers ...ledger) error {
 		"reviewAbove": everything, "maxOpenPartialPerCounterparty": 1_000_000, "damage": "ignore",
 		"perCounterpartyLimit": map[string]any{"amount": everything, "windowHours": 24},
 		"assets": map[string]any{
-			crashDollar: map[string]any{"symbol": "USDC", "decimals": 6},
-			crashEther:  map[string]any{"symbol": "WETH", "decimals": 18},
+			dollar: map[string]any{"symbol": "USDC", "decimals": 6},
+			ether:  map[string]any{"symbol": "WETH", "decimals": 18},
 		},
 	}
 	for _, l := range ledgers {
@@ -191,7 +193,7 @@ func (s *stage) open(ledgers ...ledger) error {
 		switch {
 		case !l.each:
 			policy["limits"] = []any{map[string]any{"name": "total", "scope": "total", "asset": l.asset, "amount": amount, "windowHours": 24, "action": "block", "mode": "enforce"}}
-		case l.asset == crashDollar:
+		case l.asset == dollar:
 			policy["perCounterpartyLimit"] = map[string]any{"amount": amount, "windowHours": 24}
 		default:
 			policy["assetPolicies"] = map[string]any{l.asset: map[string]any{
@@ -224,10 +226,10 @@ func (s *stage) start(n int, clock string, more ...string) ([]*process, error) {
 		if s.runs%2 == 0 {
 			args = append(args, "--watch") // some are servers, some are commands
 		}
-		if s.o.unheld {
+		if s.o.Unheld {
 			args = append(args, "--unheld")
 		}
-		p, err := launch(s.ctx, s.exe, args)
+		p, err := launch(s.ctx, s.o.Executable, args)
 		if err != nil {
 			return nil, errcode.Wrap(bare(err), errcode.Internal, "let this program start processes", "start a buyer")
 		}
@@ -251,33 +253,33 @@ func (s *stage) start(n int, clock string, more ...string) ([]*process, error) {
 }
 
 // seller is one that nobody has paid yet.
-func (s *stage) seller() order {
+func (s *stage) seller() Order {
 	var address [20]byte
 	for i := range address {
 		address[i] = byte(s.rand.UintN(256))
 	}
 	name := hex.EncodeToString(address[:])
-	return order{Seller: "0x" + name, Host: "s" + name[:12] + ".example", Asset: crashDollar}
+	return Order{Seller: "0x" + name, Host: "s" + name[:12] + ".example", Asset: dollar}
 }
 
 // of is an order for an amount in display units.
-func (o order) of(amount string) order {
+func (o Order) of(amount string) Order {
 	decimals := 6
-	if o.Asset == crashEther {
+	if o.Asset == ether {
 		decimals = 18
 	}
 	o.Amount, o.Atomic = amount, units(amount, decimals).String()
 	return o
 }
 
-func (o order) later() order               { o.PayLater = true; return o }
-func (o order) stop(place string) order    { o.Stop = place; return o }
-func (o order) at(clock time.Time) order   { o.Clock = clock.Format(time.RFC3339Nano); return o }
-func (o order) inAsset(asset string) order { o.Asset = asset; return o }
+func (o Order) later() Order               { o.PayLater = true; return o }
+func (o Order) stop(place string) Order    { o.Stop = place; return o }
+func (o Order) at(clock time.Time) Order   { o.Clock = clock.Format(time.RFC3339Nano); return o }
+func (o Order) inAsset(asset string) Order { o.Asset = asset; return o }
 
 // ask lets buyers ask all at once, and those that are allowed pay, unless they are
 // to do that later. It gives what became of it when all have answered.
-func (s *stage) ask(buyers []*process, what func(i int) order) []*reply {
+func (s *stage) ask(buyers []*process, what func(i int) Order) []*reply {
 	replies := make([]*reply, len(buyers))
 	for i, p := range buyers {
 		o := what(i)
@@ -297,7 +299,7 @@ func (s *stage) pay(replies []*reply, clock time.Time) {
 	var due []*reply
 	for _, r := range replies {
 		if r.how == unpaid {
-			o := order{}
+			o := Order{}
 			if !clock.IsZero() {
 				o = o.at(clock)
 			}
@@ -340,7 +342,7 @@ func (s *stage) done(r *reply) {
 		s.drop(r.p)
 	case hung:
 		trace := r.p.stuck()
-		name := filepath.Join(s.dir, r.p.run+".stack")
+		name := filepath.Join(s.o.Dir, r.p.run+".stack")
 		_ = os.WriteFile(name, []byte(trace), 0o600) // its first lines are told in any case
 		s.seen.problem("a buyer did not answer within %s, its goroutines are in %s: %s", answerWithin, name, firstLines(trace, 3))
 		s.drop(r.p)
@@ -373,15 +375,18 @@ func (s *stage) clear() { s.sendHome(slices.Clone(s.buyers)) }
 var capRules = []string{"per_counterparty_limit", "limit:total"}
 
 // outcomes measures the scenario: one row for each asset.
-func (s *stage) outcomes() ([]*outcome, error) {
-	var rows []*outcome
+func (s *stage) outcomes() ([]Outcome, error) {
+	var rows []Outcome
+	kills := 0
+	for _, n := range s.seen.killedAt {
+		kills += n
+	}
 	for i, l := range s.roots[0].ledgers {
-		row := &outcome{name: s.name, more: i > 0, ledger: l, verdicts: *s.seen.asked[l.asset], processes: s.seen.processes, killedAt: s.seen.killedAt, paid: new(big.Int), over: new(big.Int)}
+		asked := s.seen.asked[l.asset]
+		row := Outcome{Name: s.name, More: i > 0, Processes: s.seen.processes, Kills: kills, KilledAt: s.seen.killedAt,
+			Allowed: asked.allowed, Refused: asked.refused, RefusedBy: asked.refusedBy, ledger: l, paid: new(big.Int), over: new(big.Int)}
 		if len(s.roots[0].ledgers) > 1 {
-			row.name += fmt.Sprintf(", %d dec.", l.decimals)
-		}
-		for _, n := range s.seen.killedAt {
-			row.kills += n
+			row.Name += fmt.Sprintf(", %d dec.", l.decimals)
 		}
 		rows = append(rows, row)
 	}
@@ -397,32 +402,33 @@ func (s *stage) outcomes() ([]*outcome, error) {
 			sum := l.add(all)
 			rows[i].paid.Add(rows[i].paid, sum.paid)
 			rows[i].over.Add(rows[i].over, sum.over)
-			rows[i].caps += r.caps(&l)
+			rows[i].Caps += r.caps(&l)
 			full[i] += sum.full
 		}
 	}
 	if found < s.seen.paid {
 		s.seen.problem("%d payments were made, and the run files hold %d", s.seen.paid, found)
 	}
-	if n := s.seen.killedAt[stopHalf]; torn < n {
+	if n := s.seen.killedAt[StopHalf]; torn < n {
 		s.seen.problem("%d payments were cut short by a kill, and the run files hold %d halves", n, torn)
 	}
-	rows[0].problems, rows[0].unjudged = s.seen.problems, s.seen.unjudged
-	for i, row := range rows {
+	rows[0].Problems, rows[0].Unjudged = s.seen.problems, s.seen.unjudged
+	for i := range rows {
+		row := &rows[i]
 		switch {
-		case row.allowed == 0:
-			row.problems = append(row.problems, "nobody was allowed anything")
-		case row.by(capRules...) == 0:
-			row.problems = append(row.problems, "the cap never refused anything")
+		case row.Allowed == 0:
+			row.Problems = append(row.Problems, "nobody was allowed anything")
+		case s.seen.asked[row.ledger.asset].by(capRules...) == 0:
+			row.Problems = append(row.Problems, "the cap never refused anything")
 		case s.fill && full[i] == 0:
-			row.problems = append(row.problems, "no cap was used up to its last unit")
+			row.Problems = append(row.Problems, "no cap was used up to its last unit")
 		}
 	}
 	return rows, nil
 }
 
 // caps is how many caps of a ledger a root had.
-func (r *crashRoot) caps(l *ledger) int {
+func (r *traceRoot) caps(l *ledger) int {
 	if !l.each {
 		return 1
 	}

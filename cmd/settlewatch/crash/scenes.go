@@ -1,4 +1,4 @@
-package main
+package crash
 
 import (
 	"bytes"
@@ -35,7 +35,14 @@ var scenarios = []scenario{
 	{"clock set back", 0.05, true, (*stage).setTheClockBack},
 }
 
-const crashUnit = "0.000001" // the smallest amount of the first asset
+const smallest = "0.000001" // the smallest amount of the first asset
+
+// notReady is the rule of a guard that cannot judge, and unsoundLog that of one that
+// does not trust its log.
+const (
+	notReady   = "not_ready"
+	unsoundLog = "log_unsound"
+)
 
 // oneAtATime is the problem of a race that was none.
 func (s *stage) oneAtATime(most int) {
@@ -55,8 +62,8 @@ func (s *stage) raceForOneSeller() error {
 	most := 0
 	for n := 0; s.more(n); n++ {
 		seller := s.seller()
-		for _, amount := range []string{"0.999999", crashUnit, crashUnit} {
-			all := s.ask(buyers, func(int) order {
+		for _, amount := range []string{"0.999999", smallest, smallest} {
+			all := s.ask(buyers, func(int) Order {
 				if n%2 == 0 {
 					return seller.of(amount).later() // everybody has an answer before anybody pays
 				}
@@ -80,8 +87,8 @@ func (s *stage) raceForOneTotal() error {
 		if err != nil {
 			return err
 		}
-		for _, amount := range []string{"0.999999", crashUnit, crashUnit} {
-			all := s.ask(buyers, func(int) order {
+		for _, amount := range []string{"0.999999", smallest, smallest} {
+			all := s.ask(buyers, func(int) Order {
 				if n%2 == 0 {
 					return s.seller().of(amount).later()
 				}
@@ -114,15 +121,15 @@ func (s *stage) payBeforeAHold() error {
 	holds := 0
 	for n := 0; s.more(n); n++ {
 		seller := s.seller()
-		s.ask(free, func(int) order { return seller.of("0.40") })
-		late := s.ask(buyers[:1], func(int) order { return seller.of("0.40").later() })
+		s.ask(free, func(int) Order { return seller.of("0.40") })
+		late := s.ask(buyers[:1], func(int) Order { return seller.of("0.40").later() })
 		if late[0].allowed() {
 			holds++
 		}
-		s.ask(buyers[1:], func(int) order { return seller.of("0.40") })
+		s.ask(buyers[1:], func(int) Order { return seller.of("0.40") })
 		s.pay(late, time.Time{})
-		s.ask(buyers, func(int) order { return seller.of("0.20") })
-		s.ask(buyers, func(int) order { return seller.of(crashUnit) })
+		s.ask(buyers, func(int) Order { return seller.of("0.20") })
+		s.ask(buyers, func(int) Order { return seller.of(smallest) })
 	}
 	if holds == 0 {
 		s.seen.problem("nobody got a hold after the payment")
@@ -131,7 +138,7 @@ func (s *stage) payBeforeAHold() error {
 }
 
 // killable are the places of a kill, in turn.
-var killable = []string{stopJudged, stopAllowed, stopHalf, stopAnywhere}
+var killable = []string{StopJudged, StopAllowed, StopHalf, stopAnywhere}
 
 // checkLasts is about how long a check among others takes, where none was seen yet.
 const checkLasts = 30 * time.Millisecond
@@ -169,14 +176,14 @@ func (s *stage) killAnybody() error {
 	const tries = 16
 	lasts := checkLasts
 	var others []*process
-	for n := 0; s.more(n) || n < tries && !s.o.mild && len(s.notKilledAt()) > 0; n++ {
+	for n := 0; s.more(n) || n < tries && !s.o.Mild && len(s.notKilledAt()) > 0; n++ {
 		if s.ctx.Err() != nil {
 			return s.ctx.Err()
 		}
 		seller := s.seller()
 		// What these have been allowed is not paid until the end, and must not be
 		// forgotten whoever dies.
-		late := s.ask(patient, func(int) order { return seller.of("0.20").later() })
+		late := s.ask(patient, func(int) Order { return seller.of("0.20").later() })
 		for wave := range 2 {
 			fresh, err := s.start(5-len(others), "")
 			if err != nil {
@@ -186,9 +193,9 @@ func (s *stage) killAnybody() error {
 			// The first time there is room for everybody, so that whoever is to be
 			// killed after an allow gets one.
 			victim, place := s.rand.IntN(len(others)), s.place(n+wave)
-			all := s.ask(others, func(i int) order {
+			all := s.ask(others, func(i int) Order {
 				o := seller.of("0.10")
-				if i != victim || s.o.mild {
+				if i != victim || s.o.Mild {
 					return o
 				}
 				if place == stopAnywhere {
@@ -201,7 +208,7 @@ func (s *stage) killAnybody() error {
 			others = slices.DeleteFunc(others, func(p *process) bool { return !slices.Contains(s.buyers, p) })
 		}
 		s.pay(late, time.Time{})
-		s.ask(slices.Clone(s.buyers), func(int) order { return seller.of(crashUnit) })
+		s.ask(slices.Clone(s.buyers), func(int) Order { return seller.of(smallest) })
 		others = slices.DeleteFunc(others, func(p *process) bool { return !slices.Contains(s.buyers, p) })
 		patient = slices.DeleteFunc(patient, func(p *process) bool { return !slices.Contains(s.buyers, p) })
 		again, err := s.start(2-len(patient), "")
@@ -212,8 +219,8 @@ func (s *stage) killAnybody() error {
 	}
 	for _, place := range s.notKilledAt() {
 		s.seen.problem("no kill landed: %s", map[string]string{
-			stopJudged: "between the verdict and the log", stopAllowed: "between an allow and its payment",
-			stopHalf: "in the middle of a payment's line", stopAnywhere: "at a moment left to chance",
+			StopJudged: "between the verdict and the log", StopAllowed: "between an allow and its payment",
+			StopHalf: "in the middle of a payment's line", stopAnywhere: "at a moment left to chance",
 		}[place])
 	}
 	return nil
@@ -236,8 +243,8 @@ func (s *stage) restartWithoutIndex() error {
 	for n := 0; s.more(n); n++ {
 		seller := s.seller()
 		patient, others := buyers[:2], buyers[2:]
-		late := s.ask(patient, func(int) order { return seller.of("0.25").later() })
-		s.ask(others, func(int) order { return seller.of("0.05") })
+		late := s.ask(patient, func(int) Order { return seller.of("0.25").later() })
+		s.ask(others, func(int) Order { return seller.of("0.05") })
 		if err := forget(); err != nil {
 			return err
 		}
@@ -255,7 +262,7 @@ func (s *stage) restartWithoutIndex() error {
 			time.Sleep(pause)
 			done <- forget()
 		}()
-		s.ask(others, func(int) order { return seller.of("0.05") })
+		s.ask(others, func(int) Order { return seller.of("0.05") })
 		if err := <-done; err != nil {
 			return err
 		}
@@ -264,7 +271,7 @@ func (s *stage) restartWithoutIndex() error {
 			return err
 		}
 		buyers = append(slices.Clone(patient), others...)
-		s.ask(buyers, func(int) order { return seller.of(crashUnit) })
+		s.ask(buyers, func(int) Order { return seller.of(smallest) })
 	}
 	if gone == 0 {
 		s.seen.problem("no index was ever deleted")
@@ -278,7 +285,7 @@ func (s *stage) restartWithoutIndex() error {
 // deleteIndex removes the index of a root as a person might, while it is in use, and
 // says whether there was one.
 func (s *stage) deleteIndex() (int, error) {
-	if s.o.mild {
+	if s.o.Mild {
 		return 0, nil
 	}
 	n := 0
@@ -350,32 +357,32 @@ func (s *stage) cutOnce(i int, pinned bool) error {
 		return err
 	}
 	seller := s.seller()
-	s.ask(old[:2], func(int) order { return seller.of("0.30") })
-	late := s.ask(old[2:], func(int) order { return seller.of("0.20").later() })
+	s.ask(old[:2], func(int) Order { return seller.of("0.30") })
+	late := s.ask(old[2:], func(int) Order { return seller.of("0.20").later() })
 	if !c.plain && !pinned {
 		s.pay(late, time.Time{})
 		late = nil
 	}
-	if !s.o.mild {
+	if !s.o.Mild {
 		if err := s.rewriteLog(c.cut); err != nil {
 			return err
 		}
 	}
-	verdicts := s.seen.asked[crashDollar]
+	verdicts := s.seen.asked[dollar]
 	before := verdicts.by(unsoundLog, notReady)
 	writer := old[2:] // of the last line
 	if late != nil {
 		writer = nil // it is told when to pay before anything else
 	}
 	asking := append(slices.Clone(old[:2]), writer...)
-	all := s.ask(asking, func(int) order { return seller.of("0.20") })
+	all := s.ask(asking, func(int) Order { return seller.of("0.20") })
 	fresh, err := s.start(1, "")
 	if err != nil {
 		return err
 	}
-	all = append(all, s.ask(fresh, func(int) order { return seller.of("0.20") })...)
+	all = append(all, s.ask(fresh, func(int) Order { return seller.of("0.20") })...)
 	s.pay(late, time.Time{})
-	s.ask(slices.Clone(s.buyers), func(int) order { return seller.of(crashUnit) })
+	s.ask(slices.Clone(s.buyers), func(int) Order { return seller.of(smallest) })
 	noticed := verdicts.by(unsoundLog, notReady) - before
 	allowed := 0
 	for _, r := range all {
@@ -421,15 +428,15 @@ func (s *stage) twoAssets() error {
 	if err != nil {
 		return err
 	}
-	amounts := [][2]string{{"0.999999", "19.999999999999999999"}, {crashUnit, "0.000000000000000001"}, {crashUnit, "0.000000000000000001"}}
+	amounts := [][2]string{{"0.999999", "19.999999999999999999"}, {smallest, "0.000000000000000001"}, {smallest, "0.000000000000000001"}}
 	most := 0
 	for n := 0; s.more(n); n++ {
 		seller := s.seller()
 		for _, amount := range amounts {
-			all := s.ask(buyers, func(i int) order {
+			all := s.ask(buyers, func(i int) Order {
 				o := seller.of(amount[0])
 				if i%2 == 1 {
-					o = seller.inAsset(crashEther).of(amount[1])
+					o = seller.inAsset(ether).of(amount[1])
 				}
 				if n%2 == 0 {
 					return o.later()
@@ -447,7 +454,7 @@ func (s *stage) twoAssets() error {
 // passMidnight has two roots, since a limit of one seller and one of all payments
 // are added up in different ways.
 func (s *stage) passMidnight() error {
-	day := s.a.env.now().UTC().Truncate(24 * time.Hour)
+	day := s.o.Now().UTC().Truncate(24 * time.Hour)
 	evening, night := day.Add(23*time.Hour+59*time.Minute), day.Add(24*time.Hour+time.Minute)
 	for n := 0; s.more(n) || n < 2; n++ {
 		if err := s.open(dollars("1.00", n%2 == 0)); err != nil {
@@ -459,7 +466,7 @@ func (s *stage) passMidnight() error {
 		}
 		seller := s.seller()
 		one := func(amount string, clock time.Time) int {
-			all := s.ask(buyers, func(int) order { return seller.of(amount).at(clock).later() })
+			all := s.ask(buyers, func(int) Order { return seller.of(amount).at(clock).later() })
 			s.pay(all, time.Time{})
 			allowed := 0
 			for _, r := range all {
@@ -480,22 +487,22 @@ func (s *stage) passMidnight() error {
 			s.seen.problem("at 23:59 %d buyers were allowed and at 00:01 %d, in place of 1 and 0", first, over)
 		}
 		second := one("0.40", night)
-		one(crashUnit, night)
+		one(smallest, night)
 		// A minute after its evening, the first payment has left the window and the
 		// second has not.
 		if third := one("0.60", evening.Add(24*time.Hour+time.Minute)); second != 1 || third != 1 {
 			s.seen.problem("after midnight %d buyers were allowed and a day later %d, in place of 1 and 1", second, third)
 		}
-		one(crashUnit, evening.Add(24*time.Hour+time.Minute))
+		one(smallest, evening.Add(24*time.Hour+time.Minute))
 		s.clear()
 	}
 	return nil
 }
 
 func (s *stage) setTheClockBack() error {
-	noon := s.a.env.now().UTC().Truncate(24 * time.Hour).Add(12 * time.Hour)
+	noon := s.o.Now().UTC().Truncate(24 * time.Hour).Add(12 * time.Hour)
 	back := noon.Add(-time.Hour)
-	if s.o.mild {
+	if s.o.Mild {
 		back = noon.Add(time.Second)
 	}
 	for n := 0; s.more(n) || n < 2; n++ {
@@ -507,21 +514,21 @@ func (s *stage) setTheClockBack() error {
 			return err
 		}
 		seller := s.seller()
-		late := s.ask(buyers[:2], func(int) order { return seller.of("0.30").at(noon).later() })
-		s.ask(buyers[2:3], func(int) order { return seller.of("0.20").at(noon) })
+		late := s.ask(buyers[:2], func(int) Order { return seller.of("0.30").at(noon).later() })
+		s.ask(buyers[2:3], func(int) Order { return seller.of("0.20").at(noon) })
 		fresh, err := s.start(2, back.Format(time.RFC3339))
 		if err != nil {
 			return err
 		}
 		others := append(slices.Clone(buyers[2:]), fresh...)
-		s.ask(others, func(int) order { return seller.of("0.30").at(back) })
-		s.ask(others, func(int) order { return seller.of("0.20").at(back) })
+		s.ask(others, func(int) Order { return seller.of("0.30").at(back) })
+		s.ask(others, func(int) Order { return seller.of("0.20").at(back) })
 		// Whoever was allowed at noon pays at eleven.
 		s.pay(late, back)
 		everybody := append(slices.Clone(buyers), fresh...)
-		s.ask(everybody, func(int) order { return seller.of(crashUnit).at(back) })
+		s.ask(everybody, func(int) Order { return seller.of(smallest).at(back) })
 		// When the clock is right again, all reservations are over.
-		s.ask(everybody, func(int) order { return seller.of(crashUnit).at(noon.Add(15 * time.Minute)) })
+		s.ask(everybody, func(int) Order { return seller.of(smallest).at(noon.Add(15 * time.Minute)) })
 		wentBack, err := s.timesGoBack()
 		if err != nil {
 			return err

@@ -1,4 +1,4 @@
-package main
+package crash
 
 import (
 	"math/big"
@@ -34,7 +34,7 @@ func runFiles(t *testing.T, files map[string]string) string {
 
 func TestPaymentsAreReadFromRunFilesAlone(t *testing.T) {
 	const at = "2026-03-10T12:00:00.000Z"
-	one := paidLine("0xAB", crashDollar, "300000", at)
+	one := paidLine("0xAB", dollar, "300000", at)
 	half := one[:len(one)/2]
 	for _, c := range []struct {
 		name  string
@@ -50,8 +50,8 @@ func TestPaymentsAreReadFromRunFilesAlone(t *testing.T) {
 		{"a cut line has not paid", map[string]string{"a.ndjson": one + "\n" + half}, 1, 1, false},
 		{"a line whose newline is missing has", map[string]string{"a.ndjson": one + "\n" + one}, 2, 0, false},
 		{"a bad line in the middle is no sum", map[string]string{"a.ndjson": half + "\n" + one + "\n"}, 0, 0, true},
-		{"an amount that is none is no sum", map[string]string{"a.ndjson": paidLine("0xAB", crashDollar, "3e5", at) + "\n" + one + "\n"}, 0, 0, true},
-		{"a time that is none is no sum", map[string]string{"a.ndjson": paidLine("0xAB", crashDollar, "3", "noon") + "\n" + one + "\n"}, 0, 0, true},
+		{"an amount that is none is no sum", map[string]string{"a.ndjson": paidLine("0xAB", dollar, "3e5", at) + "\n" + one + "\n"}, 0, 0, true},
+		{"a time that is none is no sum", map[string]string{"a.ndjson": paidLine("0xAB", dollar, "3", "noon") + "\n" + one + "\n"}, 0, 0, true},
 	} {
 		all, torn, err := payouts(runFiles(t, c.files))
 		if len(all) != c.paid || torn != c.torn || (err != nil) != c.fails {
@@ -72,7 +72,7 @@ func payoutsAt(amounts string, times ...string) []payout {
 		if err != nil {
 			panic(err)
 		}
-		all = append(all, payout{seller: "s", asset: crashDollar, amount: n, at: at})
+		all = append(all, payout{seller: "s", asset: dollar, amount: n, at: at})
 	}
 	return all
 }
@@ -90,7 +90,7 @@ func TestTheMostIsThatOfAnyWindow(t *testing.T) {
 		{"the order of writing is not that of time", payoutsAt("5 1 7", "3 12:00", "1 12:00", "3 11:00"), "12", "13"},
 		{"the middle counts most", payoutsAt("1 8 8 1", "1 00:00", "2 00:00", "2 23:00", "4 00:00"), "16", "18"},
 	} {
-		most, all := most(c.paid, crashWindow)
+		most, all := most(c.paid, capWindow)
 		if most.String() != c.most || all.String() != c.all {
 			t.Errorf("%s: most %s of %s, want %s of %s", c.name, most, all, c.most, c.all)
 		}
@@ -128,9 +128,9 @@ func TestEveryCapIsHeldByItself(t *testing.T) {
 		return payout{seller, asset, units(amount, decimals), at}
 	}
 	all := []payout{
-		pay("a", crashDollar, "0.60", 6), pay("a", crashDollar, "0.60", 6), // 0.20 over
-		pay("b", crashDollar, "1.00", 6), // full
-		pay("a", crashEther, "20.000000000000000001", 18), pay("b", crashEther, "1.00", 18),
+		pay("a", dollar, "0.60", 6), pay("a", dollar, "0.60", 6), // 0.20 over
+		pay("b", dollar, "1.00", 6), // full
+		pay("a", ether, "20.000000000000000001", 18), pay("b", ether, "1.00", 18),
 	}
 	for _, c := range []struct {
 		name       string

@@ -1,4 +1,4 @@
-package main
+package crash
 
 import (
 	"bufio"
@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
@@ -30,7 +31,7 @@ type process struct {
 	run    string
 	cmd    *exec.Cmd
 	in     io.WriteCloser
-	said   chan said // closed when its stdout ends
+	said   chan Said // closed when its stdout ends
 	errors *lastBytes
 	within time.Duration // how long a step may take
 
@@ -42,7 +43,7 @@ type process struct {
 // launch starts a process of this program as a buyer.
 func launch(ctx context.Context, exe string, args []string) (*process, error) {
 	// A step says three things at most, and each is waited for.
-	p := &process{said: make(chan said, 64), errors: &lastBytes{}, within: answerWithin, gone: make(chan struct{})}
+	p := &process{said: make(chan Said, 64), errors: &lastBytes{}, within: answerWithin, gone: make(chan struct{})}
 	p.cmd = exec.CommandContext(ctx, exe)
 	// By this name a test's binary, too, knows that it is to be the program.
 	p.cmd.Args = append([]string{"settlewatch", "crash-test", "buyer"}, args...)
@@ -63,7 +64,7 @@ func launch(ctx context.Context, exe string, args []string) (*process, error) {
 	go func() {
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
-			var s said
+			var s Said
 			if json.Unmarshal(lines.Bytes(), &s) == nil {
 				p.said <- s
 			}
@@ -76,7 +77,7 @@ func launch(ctx context.Context, exe string, args []string) (*process, error) {
 }
 
 // tell gives the process a line. One that is gone cannot be told anything.
-func (p *process) tell(o order) {
+func (p *process) tell(o Order) {
 	line, err := json.Marshal(o)
 	if err != nil {
 		panic(err)
@@ -153,8 +154,8 @@ func (l *lastBytes) String() string {
 // reply is what became of an order.
 type reply struct {
 	p     *process
-	order order
-	said  said
+	order Order
+	said  Said
 	how   string // one of the words below
 }
 
@@ -196,7 +197,7 @@ func (p *process) wait(r *reply) {
 				}
 				r.how = map[bool]string{true: stopped, false: vanished}[p.wasKilled()]
 				return
-			case s.At == "answered":
+			case s.At == AtAnswered:
 				r.said, r.how = s, answered
 				if s.Decision != "allow" {
 					return
@@ -205,7 +206,7 @@ func (p *process) wait(r *reply) {
 					r.how = unpaid
 					return
 				}
-			case s.At == "paid":
+			case s.At == AtPaid:
 				r.how = settled
 				return
 			case s.At == r.order.Stop:
@@ -282,4 +283,13 @@ func writeJSON(name string, value any) error {
 		return fmt.Errorf("write %s: %w", name, bare(err))
 	}
 	return nil
+}
+
+// bare drops the operation and path an error repeats after ours.
+func bare(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
 }
