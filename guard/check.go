@@ -19,6 +19,9 @@ import (
 // Check answers check_before_pay (guard contract, section 1). An error is one of the
 // request; whatever keeps the guard from judging is a verdict, not_ready.
 func (g *Guard) Check(ctx context.Context, r Request) (*Verdict, error) {
+	if err := g.attach(&r); err != nil {
+		return nil, err
+	}
 	ask, err := g.policy.Read(r)
 	if err != nil {
 		return nil, err
@@ -142,7 +145,7 @@ func (g *Guard) allowed(view *store.View, s *decision.State, ask *Ask, v *Verdic
 // not be asked.
 func (g *Guard) opened(q *gathering, r *Record, v *Verdict, now time.Time) decision.Body {
 	s, ask := q.s, q.ask
-	if v.NoReview() {
+	if v.NoReview() || ask.namesNobody() {
 		return nil
 	}
 	if open := s.PendingFor(ask.Intent, now); open != nil {

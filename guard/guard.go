@@ -43,6 +43,10 @@ type Options struct {
 	// Template resolves an additional template that is not a shipped one.
 	Template func(name string) (*assemble.Resolved, error)
 
+	// Listing recalls an offer that was shown in this process, nil for one that is
+	// not known any more. It asks nobody. nil: no offers are shown here.
+	Listing func(ref string) *Listing
+
 	// Repeat is what a command has to be given to mean this root, as typed behind it:
 	// " --dir /srv/agent/.trace", or nothing for the default.
 	Repeat string

@@ -40,7 +40,8 @@ type site struct {
 	clock *clock
 	seq   int
 	*guard.Guard
-	index *ingest.Indexer
+	index    *ingest.Indexer
+	listings map[string]*guard.Listing // that were shown
 }
 
 const (
@@ -85,7 +86,7 @@ func (s *site) open(policy string) {
 	}
 	s.t.Cleanup(func() { _ = x.Close() })
 	g, err = guard.New(guard.Options{Index: x, Dir: x.GuardDir(), Policy: p, Now: s.clock.now, Version: "test",
-		Template: nil})
+		Listing: func(ref string) *guard.Listing { return s.listings[ref] }})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -134,8 +134,8 @@ type rule struct {
 	fires  func(*question) []finding
 }
 
-// rules is the table of the guard contract, section 1. The rules on listings come
-// with the market.
+// rules is the table of the guard contract, section 1, and behind it that of the
+// market contract, section 7.
 var rules = []rule{
 	{"not_ready", Review, 0, nil, (*question).notReady},
 	{"frozen", Block, 0, nil, (*question).frozen},
@@ -159,6 +159,13 @@ var rules = []rule{
 	{"payee_changed", Review, needFacts, byEvidence, (*question).payeeChanged},
 	{"price_drift", Review, needPolicy | needFacts | needAmount, byName, (*question).priceDrift},
 	{"damaged_history", Review, needPolicy | needFacts, byDamage, (*question).damagedHistory},
+	{"listing_unknown_or_stale", Review, 0, byWords, (*question).listingUnknown},
+	{"listing_not_payable", Block, 0, nil, (*question).listingNotPayable},
+	{"listing_amount_out_of_range", Review, needPolicy | needAmount, byWords, (*question).listingAmount},
+	{"listing_currency_mismatch", Review, needPolicy, byWords, (*question).listingCurrency},
+	{"listing_network_missing", Block, 0, nil, (*question).listingNetwork},
+	{"listing_new_trader", Review, needPolicy, byWords, (*question).listingNewTrader},
+	{"listing_text_flagged", Review, 0, byWords, (*question).listingText},
 }
 
 // fire is the finding of a rule that says nothing but this.

@@ -125,6 +125,7 @@ const (
 	fromAgent  = "agent"
 	fromTrace  = "trace"
 	fromPolicy = "policy"
+	fromMarket = "market" // an instance said so, of what a stranger posted
 )
 
 // Opening is what a review that is opened for a verdict shows beside its reasons,
@@ -140,7 +141,11 @@ func Opening(p *Policy, f *Facts, r *Record, a *Ask, v *Verdict) (facts []decisi
 			facts = append(facts, decision.Fact{Name: name, Value: value, Origin: origin})
 		}
 	}
-	say(fromAgent, "counterparty", q.name())
+	named := fromAgent
+	if a.Listing != nil {
+		named = fromMarket
+	}
+	say(named, "counterparty", q.name())
 	say(fromAgent, "pay_to", payment.Display(a.PayTo))
 	say(fromAgent, "host", payment.Display(a.Host))
 	say(fromAgent, "resource", a.Intent.Resource)
@@ -153,6 +158,7 @@ func Opening(p *Policy, f *Facts, r *Record, a *Ask, v *Verdict) (facts []decisi
 	say(origin, "network", a.Network)
 	say(fromAgent, "scheme", a.Scheme)
 	say(fromAgent, "template", a.Template)
+	q.listingFacts(say)
 	for _, name := range a.Names {
 		named := slices.Contains(a.Typed, name) || name == a.PayTo || name == a.Host
 		if _, alias := p.Aliases[name]; alias && !named {

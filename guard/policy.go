@@ -45,6 +45,7 @@ type Policy struct {
 	Aliases      map[string][]string
 	SpendGate    *approval.Gate             // nil when none is configured
 	ToolPolicies map[string]json.RawMessage // canonical JSON, by name (approvals contract, section 3)
+	MinTrades    int                        // of who posted a listing; 0: any
 
 	given map[string]bool   // what came from the file, by JSON path
 	where map[string]string // where entries stand that the file names itself, see filed
@@ -229,6 +230,7 @@ type (
 		Aliases               map[string][]string        `json:"counterpartyAliases"`
 		SpendGate             *approval.Gate             `json:"spendGate,omitempty"`
 		ToolPolicies          map[string]json.RawMessage `json:"toolPolicies"`
+		Market                *marketFile                `json:"market,omitempty"` // absent by default: without it a policy keeps its hash
 	}
 	capFile struct {
 		Amount      string `json:"amount"`
@@ -252,6 +254,9 @@ type (
 		Action      string `json:"action"`
 		Mode        string `json:"mode"`
 	}
+	marketFile struct {
+		MinTrades int `json:"minTrades"`
+	}
 	operatorFile struct {
 		Name      string `json:"name"`
 		PublicKey string `json:"publicKey"`
@@ -273,6 +278,9 @@ func (p *Policy) Effective() []byte {
 	}
 	if f.ToolPolicies == nil {
 		f.ToolPolicies = map[string]json.RawMessage{}
+	}
+	if p.MinTrades > 0 {
+		f.Market = &marketFile{p.MinTrades}
 	}
 	for key, a := range p.Assets {
 		f.Assets[key] = assetFile(a)

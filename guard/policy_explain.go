@@ -60,6 +60,8 @@ func (p *Policy) Explain() []Setting {
 	add("reviewUrl", url, either(p.ReviewURL != "", "agents are told to send people there to decide a review", "agents are told the command that shows a review"))
 	e.aliases()
 	e.approvals()
+	add("market.minTrades", strconv.Itoa(p.MinTrades), either(p.MinTrades > 0,
+		"a payment for a listing of somebody with fewer completed trades is a review", "how many trades the poster of a listing has completed is not looked at"))
 	return e.all
 }
 

@@ -476,6 +476,7 @@ func (r *policyReader) policy(root jsjson.Node) {
 	r.reviewURL(f["reviewUrl"])
 	r.aliases(f["counterpartyAliases"])
 	r.approvals(f["spendGate"], f["toolPolicies"])
+	r.market(f["market"])
 }
 
 // policyMembers are the members of the file in the order of the contract.
@@ -483,7 +484,7 @@ var policyMembers = []string{
 	"allowlist", "denylist", "perCounterpartyLimit", "maxOpenPartialPerCounterparty", "reviewAbove", "defaultAsset", "assets",
 	"assetPolicies", "limits", "stickyRejectHours", "reviewExpiryHours", "maxPendingReviews", "priceDriftRatio",
 	"trustDefiniteFailures", "trustSettledAmounts", "blindOperations", "holds", "holdSeconds", "logAllows", "damage",
-	"operators", "reviewUrl", "counterpartyAliases", "spendGate", "toolPolicies",
+	"operators", "reviewUrl", "counterpartyAliases", "spendGate", "toolPolicies", "market",
 }
 
 // entries are the members of an object whose names are the file's own.
@@ -978,6 +979,15 @@ func (r *policyReader) approvals(gate, tools member) {
 		r.file(e, "toolPolicies", e.name)
 		r.p.ToolPolicies[e.name] = text
 	}
+}
+
+// market reads what is asked of listings (market contract, section 7).
+func (r *policyReader) market(m member) {
+	if m.node.Kind() == jsjson.Absent {
+		return
+	}
+	f, _ := r.fields(m.path, m.node, "minTrades")
+	r.whole(f["minTrades"], &r.p.MinTrades, 0, maxWhole)
 }
 
 // uncommented is a value that another package reads, without its comments.

@@ -240,8 +240,9 @@ func (a *Ask) readNames(p *Policy, o offer) error {
 		if r.PayTo != "" && payment.Payee(r.PayTo) != payee {
 			return disagree("pay_to", r.PayTo, "pays", o.payTo)
 		}
-		// A host beside an offer says who sells, not who is paid.
-		if len(a.Typed) > 0 && !isHost(a.Typed[0]) && a.Typed[0] != payee {
+		// A host or the poster of a listing beside an offer says who sells, not who is
+		// paid.
+		if len(a.Typed) > 0 && !isHost(a.Typed[0]) && r.Listing == nil && a.Typed[0] != payee {
 			return disagree("counterparty", r.Counterparty, "pays", o.payTo)
 		}
 		r.PayTo = o.payTo

@@ -19,7 +19,9 @@ type Request struct {
 	PayTo        string
 	Hold         bool
 	ReviewID     string
-	Actor        string // who asks: an HTTP subject, "" on stdio and the command line
+	ListingRef   string   // an offer the agent was shown
+	Listing      *Listing // that offer, where it is remembered; Check fills it in
+	Actor        string   // who asks: an HTTP subject, "" on stdio and the command line
 }
 
 // Ask is a [Request] whose members were read: canonical names, exact amounts. It

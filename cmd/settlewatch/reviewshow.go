@@ -19,6 +19,7 @@ var marks = map[string]string{
 	"agent":  "[typed by the agent]",
 	"trace":  "[seen in the trace]",
 	"policy": "[policy]",
+	"market": "[said by the market]",
 }
 
 func mark(origin string) string {
@@ -270,7 +271,11 @@ func (a *app) showReview(r shownReview) {
 	s.styled(statusStyle(r.Status), "status", state, "")
 	s.styled(bold, "pay", amount, origin("amount"))
 	if p.to != "" {
-		s.styled(bold, "to", p.to, origin("pay_to"))
+		from := "pay_to"
+		if r.PayTo == "" {
+			from = "counterparty"
+		}
+		s.styled(bold, "to", p.to, origin(from))
 	} else {
 		s.styled(yellow, "to", "no address was named: whatever address the host asks for", "")
 	}

@@ -33,6 +33,8 @@ const (
 	LogWrite           Code = "E_LOG_WRITE"
 	LogUnsound         Code = "E_LOG_UNSOUND"
 	Index              Code = "E_INDEX"
+	Market             Code = "E_MARKET"
+	ListingNotFound    Code = "E_LISTING_NOT_FOUND"
 	Internal           Code = "E_INTERNAL"
 )
 
@@ -60,6 +62,8 @@ var exits = map[Code]int{
 	LogWrite:           1,
 	LogUnsound:         3,
 	Index:              1,
+	Market:             1,
+	ListingNotFound:    1,
 	Internal:           1,
 }
 
