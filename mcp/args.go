@@ -46,6 +46,21 @@ func loadSchema(file string, over transport) (*schema, error) {
 	return compile(file, source)
 }
 
+// with is the schema with one more member, which a file of its own describes: it is
+// there only where another toolset is. The members are the end of a compact schema.
+func (s *schema) with(file string) (*schema, error) {
+	member, err := schemaFiles.ReadFile("schemas/" + file)
+	if err != nil {
+		return nil, fmt.Errorf("read schema %s: %w", file, err)
+	}
+	before, ok := bytes.CutSuffix(s.source, []byte("}}"))
+	inner := bytes.TrimSuffix(bytes.TrimPrefix(bytes.TrimSpace(member), []byte("{")), []byte("}"))
+	if !ok {
+		return nil, fmt.Errorf("extend a schema by %s: its members are not at its end", file)
+	}
+	return compile(file, slices.Concat(before, []byte(","), inner, []byte("}}")))
+}
+
 func compile(file string, source []byte) (*schema, error) {
 	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(source))
 	if err != nil {

@@ -7,7 +7,7 @@
 // made from that table.
 //
 // It must never touch a run file or the index itself (it asks a Traces), never
-// judge a payment or decide a review (it asks a Guard), never dial, never read
-// the environment, never decide what a receipt says, and never write to anything
+// judge a payment or decide a review (it asks a Guard), never dial (it asks a Market),
+// never read the environment, never decide what a receipt says, and never write to anything
 // but the writer it was given. No type of the MCP library leaves this package.
 package mcp

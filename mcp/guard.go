@@ -38,11 +38,16 @@ When several agents share a budget, check with hold: true; release_hold if you t
 
 // guardTools are the tools of the toolset guard. None of them decides a review.
 func guardTools(s *service) []tool {
+	listingRef := ""
+	if s.market != nil {
+		listingRef = "check_before_pay.listing_ref.json"
+	}
 	return []tool{
 		{
 			name:   "check_before_pay",
 			title:  "Check before paying",
 			writes: true, // it may open a review or make a hold, and a second hold is another one
+			takes:  listingRef,
 			description: "Says whether this agent may make one payment now, from all it has recorded and the policy of whom it works for: allow, review (do not pay, a person has to decide) or block (do not pay). " +
 				"Call it before every payment, also before a retry, and pay only on allow. Pass the seller's offer as received, or counterparty and amount. " +
 				"With hold: true an allowed amount is reserved, so that two agents are not both allowed the same money. It never pays.",
@@ -90,7 +95,7 @@ func (s *service) checkBeforePay(ctx context.Context, a arguments) (answer, erro
 	if offer == nil {
 		// What hosts accept of a schema leaves no room for "either or".
 		for _, name := range []string{"counterparty", "amount"} {
-			if a.text(name) == "" {
+			if a.text(name) == "" && (name != "counterparty" || a.text("listing_ref") == "") {
 				return answer{}, errcode.New(errcode.Input, "give counterparty and amount, or the seller's offer as received", "%q is missing", name)
 			}
 		}
@@ -105,6 +110,7 @@ func (s *service) checkBeforePay(ctx context.Context, a arguments) (answer, erro
 		PayTo:        a.text("pay_to"),
 		Hold:         a.flag("hold", false),
 		ReviewID:     a.text("review_id"),
+		ListingRef:   a.text("listing_ref"),
 		Actor:        actor(ctx),
 	})
 	if err != nil {

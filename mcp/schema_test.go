@@ -156,7 +156,7 @@ func TestTheWaitIsBoundedByTheTransport(t *testing.T) {
 
 func TestToolsetsAreChosenByName(t *testing.T) {
 	all, defaults := Toolsets()
-	if want := []string{"trace", "guard"}; !slices.Equal(all, want) || !slices.Equal(defaults, want) {
+	if !slices.Equal(all, []string{"trace", "guard", "market"}) || !slices.Equal(defaults, []string{"trace", "guard"}) {
 		t.Errorf("toolsets are %v, by default %v", all, defaults)
 	}
 	for name, test := range map[string]struct {
@@ -170,6 +170,7 @@ func TestToolsetsAreChosenByName(t *testing.T) {
 		"empty":         {[]string{}, false},
 		"another case":  {[]string{"Trace"}, false},
 		"no guard":      {[]string{"trace", "guard"}, false},
+		"no market":     {[]string{"trace", "market"}, false},
 	} {
 		_, err := build(&fake{}, Options{Toolsets: test.names}, overStdio)
 		var coded *errcode.Error

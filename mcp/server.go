@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ type Options struct {
 	Version  string       // what the server says it is; "" means "dev"
 	Toolsets []string     // names, see Toolsets; nil means the default ones
 	Guard    Guard        // what the toolset guard asks; without it (nil, not a nil pointer) the toolset cannot be named and is no default
+	Market   Market       // what the toolset market asks; as with Guard, without it the toolset cannot be named
 	Log      *slog.Logger // nil discards
 	MaxLine  int          // bytes of one stdio request line; 0 means 4 MiB
 }
@@ -31,6 +33,7 @@ type toolset struct {
 	name         string
 	isDefault    bool
 	needsGuard   bool   // there is nothing to offer without Options.Guard
+	needsMarket  bool   // there is nothing to offer without Options.Market
 	instructions string // what an agent is told when the toolset is on
 	tools        func(*service) []tool
 	register     func(*service) // resources and the like; may be nil
@@ -41,6 +44,7 @@ type toolset struct {
 var toolsets = []toolset{
 	{name: "trace", isDefault: true, instructions: traceInstructions, tools: traceTools, register: traceResources},
 	{name: "guard", isDefault: true, needsGuard: true, instructions: guardInstructions, tools: guardTools},
+	{name: "market", needsMarket: true, instructions: marketInstructions, tools: marketTools},
 }
 
 // Toolsets lists the names Options.Toolsets takes; the second result holds the
@@ -74,8 +78,10 @@ type tool struct {
 	title       string
 	description string
 	idempotent  bool
-	writes      bool // it changes something the product keeps
-	waits       bool // it mostly waits, so it must not hold up calls that work
+	writes      bool   // it changes something the product keeps
+	openWorld   bool   // it asks somebody on the network
+	waits       bool   // it mostly waits, so it must not hold up calls that work
+	takes       string // file of one more member of its input, "" for none
 	run         func(ctx context.Context, a arguments) (answer, error)
 }
 
@@ -91,6 +97,7 @@ type service struct {
 	mcp       *server.MCPServer
 	traces    Traces
 	guard     Guard // nil when its toolset is not offered
+	market    Market
 	transport transport
 	log       *slog.Logger
 	waits     map[string]bool // tools that mostly wait
@@ -109,7 +116,7 @@ func build(t Traces, o Options, over transport) (*service, error) {
 	if version == "" {
 		version = "dev"
 	}
-	chosen, err := choose(o.Toolsets, o.Guard != nil)
+	chosen, err := choose(o)
 	if err != nil {
 		return nil, err
 	}
@@ -129,11 +136,15 @@ func build(t Traces, o Options, over transport) (*service, error) {
 		),
 		traces:    t,
 		guard:     o.Guard,
+		market:    o.Market,
 		transport: over,
 		log:       log,
 		waits:     map[string]bool{},
 
 		progressEvery: progressEvery,
+	}
+	if !slices.ContainsFunc(chosen, func(ts toolset) bool { return ts.needsMarket }) {
+		s.market = nil
 	}
 	for _, ts := range chosen {
 		for _, tl := range ts.tools(s) {
@@ -150,8 +161,9 @@ func build(t Traces, o Options, over transport) (*service, error) {
 
 // choose looks toolset names up. A guard that was asked for by name and is not
 // there is an error: an agent without its tools pays unchecked.
-func choose(names []string, guarded bool) ([]toolset, error) {
+func choose(o Options) ([]toolset, error) {
 	all, defaults := Toolsets()
+	names := o.Toolsets
 	named := names != nil
 	if !named {
 		names = defaults
@@ -167,7 +179,9 @@ func choose(names []string, guarded bool) ([]toolset, error) {
 		}
 		delete(want, ts.name)
 		switch {
-		case !ts.needsGuard || guarded:
+		case ts.needsMarket && o.Market == nil:
+			return nil, errcode.New(errcode.Usage, "leave "+ts.name+" out of the toolsets, or name an instance", "offer the toolset %s: no market instance is named", ts.name)
+		case !ts.needsGuard || o.Guard != nil:
 			chosen = append(chosen, ts)
 		case named:
 			return nil, errcode.New(errcode.Usage, "leave "+ts.name+" out of the toolsets", "offer the toolset %s: this server was started without a guard", ts.name)
@@ -191,6 +205,11 @@ func (s *service) add(t tool) error {
 	if err != nil {
 		return err
 	}
+	if t.takes != "" {
+		if in, err = in.with(t.takes); err != nil {
+			return err
+		}
+	}
 	out, err := loadSchema(t.name+".output.json", s.transport)
 	if err != nil {
 		return err
@@ -204,7 +223,7 @@ func (s *service) add(t tool) error {
 		ReadOnlyHint:    &readOnly,
 		DestructiveHint: &no,
 		IdempotentHint:  &t.idempotent,
-		OpenWorldHint:   &no,
+		OpenWorldHint:   &t.openWorld,
 	}
 	definition.Title = t.title
 	if t.waits {
