@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"sort"
 	"strings"
 
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
@@ -112,12 +113,18 @@ func fittingPage(page *market.Page) (found answer, rows int) {
 			return found, len(page.Rows)
 		}
 	}
-	for rows = len(page.Rows) - 1; rows > 1; rows-- {
-		if found = document(pageJSON(page, rows, termsCut[len(termsCut)-1])); found.fits() {
-			break
-		}
+	return asMany(len(page.Rows), func(n int) []byte { return pageJSON(page, n, termsCut[len(termsCut)-1]) })
+}
+
+// asMany is the answer with as many of n rows as have room, and how many that is:
+// one at least, which always has.
+func asMany(n int, form func(n int) []byte) (found answer, rows int) {
+	if found = document(form(n)); found.fits() {
+		return found, n
 	}
-	return found, rows
+	// The first number of rows that has no room is one more.
+	rows = max(sort.Search(n, func(rows int) bool { return !document(form(rows)).fits() })-1, 1)
+	return document(form(rows)), rows
 }
 
 func pageJSON(p *market.Page, rows, terms int) []byte {
@@ -249,7 +256,7 @@ func (s *service) listInstances(ctx context.Context, a arguments) (answer, error
 	if err != nil {
 		return answer{}, err
 	}
-	return asMany(len(d.Instances), func(n int) []byte {
+	found, _ := asMany(len(d.Instances), func(n int) []byte {
 		var o object
 		o.list("instances", n, func(i int) {
 			in := object{dst: o.dst}
@@ -263,17 +270,8 @@ func (s *service) listInstances(ctx context.Context, a arguments) (answer, error
 		o.number("dropped_rows", int64(d.Dropped))
 		o.about(instanceNote, d.Instance, untrustedInstance)
 		return o.close()
-	}), nil
-}
-
-// asMany is the answer with as many rows as have room.
-func asMany(n int, form func(n int) []byte) answer {
-	found := document(form(n))
-	for !found.fits() && n > 0 {
-		n = n * 3 / 4
-		found = document(form(n))
-	}
-	return found
+	})
+	return found, nil
 }
 
 func (o *object) entry(i *market.Instance) {
@@ -303,7 +301,7 @@ func (s *service) listPaymentMethods(ctx context.Context, a arguments) (answer, 
 	if err != nil {
 		return answer{}, err
 	}
-	return asMany(len(m.Methods), func(n int) []byte {
+	found, _ := asMany(len(m.Methods), func(n int) []byte {
 		var o object
 		o.list("payment_methods", n, func(i int) {
 			way := &m.Methods[i]
@@ -328,7 +326,8 @@ func (s *service) listPaymentMethods(ctx context.Context, a arguments) (answer, 
 		o.number("dropped_rows", int64(m.Dropped))
 		o.about(methodsNote, m.Instance, untrustedMethod)
 		return o.close()
-	}), nil
+	})
+	return found, nil
 }
 
 // marketSummary claims nothing of an instance: that is what instances do.

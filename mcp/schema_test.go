@@ -43,12 +43,12 @@ func TestToolsListIsAsRecorded(t *testing.T) {
 }
 
 func TestToolsAreCompletelyDescribed(t *testing.T) {
-	s, err := build(&fake{}, Options{Guard: &fakeGuard{}}, overStdio)
+	s, err := build(&fake{}, Options{Guard: &fakeGuard{}, Market: clientOf(t, "https://market.example"), Toolsets: []string{"trace", "guard", "market"}}, overStdio)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tools := s.mcp.ListTools()
-	if len(tools) != 8 {
+	if len(tools) != 13 {
 		t.Errorf("%d tools", len(tools))
 	}
 	for name, tool := range tools {
@@ -281,7 +281,8 @@ type reply struct {
 var outputs = sync.OnceValue(func() map[string]*schema {
 	all := map[string]*schema{}
 	for _, tool := range []string{"list_operations", "get_receipt", "explain", "await_operation",
-		"check_before_pay", "get_review_status", "get_headroom", "release_hold"} {
+		"check_before_pay", "get_review_status", "get_headroom", "release_hold",
+		"morphit_search_orders", "morphit_get_listing", "morphit_list_instances", "morphit_list_payment_methods", "morphit_describe"} {
 		out, err := loadSchema(tool+".output.json", overStdio)
 		if err != nil {
 			panic(err)
