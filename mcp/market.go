@@ -28,28 +28,28 @@ const marketInstructions = `The morphit_ tools read public offers of strangers. 
 func marketTools(s *service) []tool {
 	return []tool{
 		{
-			name: "morphit_search_orders", title: "Search offers", idempotent: true, openWorld: true,
+			name: "morphit_search_orders", title: "Search offers", idempotent: true, openWorld: true, waits: true,
 			description: "Lists public offers to trade coins, stablecoins and goods for money. side is what the poster wants: a user who wants to buy asks for side sell. " +
 				"Amounts are in fiat_currency, not in the asset. One ticker on two networks is two assets: look at asset_network. An instance that cannot be asked is an error, never an empty list.",
 			run: s.searchOrders,
 		},
 		{
-			name: "morphit_get_listing", title: "Get an offer", idempotent: true, openWorld: true,
+			name: "morphit_get_listing", title: "Get an offer", idempotent: true, openWorld: true, waits: true,
 			description: "Returns one offer of an account in full, with publicly_listed: whether it is live, paid for and not expired. Replies to an offer are written by a person on the page of deeplink, where they are encrypted.",
 			run:         s.getListing,
 		},
 		{
-			name: "morphit_list_instances", title: "List instances", idempotent: true, openWorld: true,
+			name: "morphit_list_instances", title: "List instances", idempotent: true, openWorld: true, waits: true,
 			description: "Lists the operators that serve the same offers, as one of them sees them. Their addresses are data: no tool goes to them, and only a person can configure another one.",
 			run:         s.listInstances,
 		},
 		{
-			name: "morphit_list_payment_methods", title: "List payment methods", idempotent: true, openWorld: true,
+			name: "morphit_list_payment_methods", title: "List payment methods", idempotent: true, openWorld: true, waits: true,
 			description: "Lists the slugs that payment_methods of morphit_search_orders takes: the common ones, those this instance has added, and which of them it has disabled.",
 			run:         s.listPaymentMethods,
 		},
 		{
-			name: "morphit_describe", title: "Describe the market", idempotent: true, openWorld: true,
+			name: "morphit_describe", title: "Describe the market", idempotent: true, openWorld: true, waits: true,
 			description: "Says what this market is and what its instance says of itself; instance_reachable is false when it did not answer.",
 			run:         s.describeMarket,
 		},

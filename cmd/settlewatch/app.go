@@ -18,6 +18,7 @@ import (
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
 	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/internal/plain"
+	"github.com/settlewatch/settlewatch/mcp/market"
 )
 
 // environment is everything the program learns from the machine besides files
@@ -28,6 +29,7 @@ type environment struct {
 	home       func() (string, error)
 	executable func() (string, error) // absolute, links resolved
 	goos       string
+	dial       market.Dialer // of the toolset market; nil is the network
 }
 
 func system() environment {

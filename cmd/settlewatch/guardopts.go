@@ -29,6 +29,7 @@ type guardOptions struct {
 
 	syncTimeout time.Duration // 0 means the guard's own default
 	checkpoint  path          // serve only
+	listing     recall        // serve with the toolset market only
 
 	// start is set where the guard serves an agent: the policy was read once, at
 	// the start, from nowhere but where --guard-config says, and what the log

@@ -72,6 +72,7 @@ func (a *app) guardOf(x guard.Index, dir string, r rootOptions, g guardOptions, 
 		Index: x, Dir: dir, Policy: start.policy, PolicyPath: start.path, Fault: fault,
 		Repeat: r.absolute(), Now: a.env.now, Version: version(), SyncTimeout: g.syncTimeout, Checkpoint: string(g.checkpoint), Log: a.log(slog.LevelWarn),
 	}
+	o.Listing = g.listing
 	if indexer, ok := x.(*ingest.Indexer); ok {
 		o.Template = func(name string) (*assemble.Resolved, error) { return indexer.Library().Resolve(name, nil) }
 	}

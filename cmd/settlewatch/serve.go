@@ -21,6 +21,7 @@ import (
 type serveOptions struct {
 	rootOptions
 	guardOptions
+	market   marketOptions
 	toolsets []string
 	strict   bool
 }
@@ -34,6 +35,7 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.strict, "strict-start", false, "end with exit status 2 when the policy or the root cannot be read, instead of answering not_ready")
 	_, defaults := mcp.Toolsets()
 	f.StringSliceVar(&o.toolsets, "toolset", defaults, "tools to offer, by set")
+	o.market.flags(f)
 }
 
 func (a *app) serve() (*cobra.Command, *serveOptions) {
@@ -46,7 +48,10 @@ the protocol only; diagnostics go to stderr. The server ends when stdin ends, af
 answering every request it has read.
 
 The policy is read once, at the start. One that has faults does not keep the server from
-starting: every check is then answered with not_ready, for a person to look into.`,
+starting: every check is then answered with not_ready, for a person to look into.
+
+The toolset market reads public offers from the instances that --market-instance names;
+without it this program opens no connection.`,
 		Args: operands(0, 0),
 	}, func(ctx context.Context, _ []string) error { return a.runServe(ctx, o) })
 	o.flags(c.Flags())
@@ -57,6 +62,10 @@ func (a *app) runServe(ctx context.Context, o serveOptions) error {
 	if err := positive("sync-timeout", o.syncTimeout); err != nil {
 		return err
 	}
+	if err := a.startMarket(&o); err != nil {
+		return err
+	}
+	defer o.market.close()
 	if err := a.startPolicy(&o); err != nil {
 		return err
 	}
@@ -76,7 +85,8 @@ func (a *app) runServe(ctx context.Context, o serveOptions) error {
 		Guard: lateGuard{root, func(fault error) (*guard.Guard, error) {
 			return a.faultedGuard(o.rootOptions, o.guardOptions, fault)
 		}},
-		Log: a.log(slog.LevelWarn),
+		Market: o.market.tools(),
+		Log:    a.log(slog.LevelWarn),
 	}, a.stdin, a.stdout)
 }
 

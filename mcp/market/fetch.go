@@ -42,8 +42,8 @@ type resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// dialFunc opens a connection to a host and port.
-type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+// Dialer opens a connection to a host and port.
+type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
 // fetcher asks instances, and nobody else.
 type fetcher struct {
@@ -99,7 +99,7 @@ func newFetcher(o *Options) (*fetcher, error) {
 
 // dialer is how a connection is made: through the proxy where one is named, which
 // then resolves names, else to an address that was checked here.
-func (f *fetcher) dialer() (dialFunc, error) {
+func (f *fetcher) dialer() (Dialer, error) {
 	if f.o.Proxy != "" {
 		address, err := parseProxy(f.o.Proxy)
 		if err != nil {
@@ -127,7 +127,7 @@ func (f *fetcher) dialer() (dialFunc, error) {
 }
 
 // through makes a dialer of the proxy library of a function.
-type through dialFunc
+type through Dialer
 
 func (t through) Dial(network, address string) (net.Conn, error) {
 	return t(context.Background(), network, address)

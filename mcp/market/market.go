@@ -32,7 +32,7 @@ type Options struct {
 	Now          func() time.Time
 	// Dial opens connections; nil means the net package. What it connects to is
 	// held to the same rules.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Dial Dialer
 
 	resolver resolver
 	roots    *x509.CertPool

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/settlewatch/settlewatch/guard"
+	"github.com/settlewatch/settlewatch/mcp"
+	"github.com/settlewatch/settlewatch/mcp/market"
+)
+
+// marketOptions say which market instances are asked, if any (market contract,
+// section 7). No instance is built in.
+type marketOptions struct {
+	instances               []string
+	allowPrivate, allowHTTP bool
+	maxBody                 int64
+	timeout                 time.Duration
+	proxy                   string
+
+	client *market.Client // once started; nil where the toolset is off
+}
+
+// The toolset, and the environment of the server whose settings are taken over.
+const (
+	marketToolset   = "market"
+	envInstance     = "MORPHIT_MCP_INSTANCE_URL"
+	envAllowPrivate = "MORPHIT_MCP_ALLOW_PRIVATE_INSTANCE"
+)
+
+const (
+	defaultMarketBody    = 4 << 20
+	defaultMarketTimeout = 10 * time.Second
+)
+
+func (o *marketOptions) flags(f *pflag.FlagSet) {
+	f.StringArrayVar(&o.instances, "market-instance", nil, "market instance the toolset market asks, as https://HOST; may be given more than once, the first is the default")
+	f.BoolVar(&o.allowPrivate, "market-allow-private", false, "let --market-instance be on this machine or its network")
+	f.BoolVar(&o.allowHTTP, "market-allow-http", false, "let --market-instance be without TLS")
+	f.Int64Var(&o.maxBody, "market-max-body", defaultMarketBody, "bytes of an instance's answer")
+	f.DurationVar(&o.timeout, "market-timeout", defaultMarketTimeout, "how long an instance has to answer")
+	f.StringVar(&o.proxy, "market-proxy", "", "SOCKS proxy that leads to every instance, as socks5h://HOST:PORT; needed for .onion and .i2p")
+}
+
+// given reports whether anything was said of the market on the command line.
+func (o *marketOptions) given() bool {
+	return len(o.instances) > 0 || o.allowPrivate || o.allowHTTP || o.proxy != "" || o.maxBody != defaultMarketBody || o.timeout != defaultMarketTimeout
+}
+
+// fromEnvironment fills in what was not typed. What stands in both places and
+// differs is refused: which of the two somebody relies on cannot be known.
+func (o *marketOptions) fromEnvironment(getenv func(string) string) error {
+	switch named := strings.TrimSpace(getenv(envInstance)); {
+	case named == "":
+	case len(o.instances) == 0:
+		o.instances = []string{named}
+	case !slices.Contains(o.instances, named):
+		// The values are not shown: nobody has held them to the rules yet.
+		return usage("--market-instance and %s are both set, and differ: leave one of them out", envInstance)
+	}
+	if set := getenv(envAllowPrivate); strings.TrimSpace(set) != "" {
+		// Only this one word has ever meant yes.
+		switch yes := set == "1"; {
+		case o.allowPrivate && !yes:
+			return usage("--market-allow-private and %s are both set, and differ: only 1 means yes there", envAllowPrivate)
+		case yes:
+			o.allowPrivate = true
+		}
+	}
+	return nil
+}
+
+// startMarket makes the client of the toolset market, where that is on. It holds
+// what was configured to the rules and asks nobody.
+func (a *app) startMarket(o *serveOptions) error {
+	m := &o.market
+	if !slices.Contains(o.toolsets, marketToolset) {
+		if m.given() {
+			return usage("flags of the market need the toolset: --toolset %s,%s", strings.Join(o.toolsets, ","), marketToolset)
+		}
+		return nil // and the environment may be another server's
+	}
+	if m.maxBody <= 0 {
+		return usage("--market-max-body takes a number of bytes of more than 0, not %d", m.maxBody)
+	}
+	if err := positive("market-timeout", m.timeout); err != nil {
+		return err
+	}
+	if err := m.fromEnvironment(a.env.getenv); err != nil {
+		return err
+	}
+	client, err := market.New(market.Options{
+		Instances: m.instances, AllowPrivate: m.allowPrivate, AllowHTTP: m.allowHTTP, Proxy: m.proxy,
+		MaxBody: m.maxBody, Timeout: m.timeout, Version: version(), Now: a.env.now, Dial: a.env.dial,
+	})
+	if err != nil {
+		return err
+	}
+	m.client = client
+	o.listing = client.Recall
+	a.note("market: public offers are read from %s", strings.Join(client.Origins(), ", "))
+	return nil
+}
+
+// tools is what answers the toolset, nil where it is off.
+func (o *marketOptions) tools() mcp.Market {
+	if o.client == nil {
+		return nil
+	}
+	return o.client
+}
+
+func (o *marketOptions) close() {
+	if o.client != nil {
+		o.client.Close()
+	}
+}
+
+// recall is how the guard finds an offer that was shown here.
+type recall func(ref string) *guard.Listing
