@@ -16,6 +16,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/spf13/pflag"
+
+	"github.com/settlewatch/settlewatch/guard"
 	"github.com/settlewatch/settlewatch/guard/decision"
 )
 
@@ -259,4 +262,36 @@ func TestAnOfferIsFollowedFromTheBookToTheLog(t *testing.T) {
 			t.Errorf("status %d, %q is not shown:\n%s", status, words, shown)
 		}
 	}
+}
+
+// The page of the toolset shows a policy, names every rule in order and every flag.
+func TestTheMarketPageIsSound(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "market.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	shown := blocks(page, "json")
+	if len(shown) != 2 {
+		t.Fatalf("%d blocks of JSON", len(shown))
+	}
+	p, err := guard.ParsePolicy([]byte(shown[1]))
+	if err != nil || p.MinTrades != 4 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	at := 0
+	for _, rule := range []string{"listing_unknown_or_stale", "listing_not_payable", "listing_amount_out_of_range", "listing_currency_mismatch", "listing_network_missing", "listing_new_trader", "listing_text_flagged"} {
+		i := strings.Index(page[at:], "| `"+rule+"` |")
+		if i < 0 {
+			t.Fatalf("%s is missing or out of order", rule)
+		}
+		at += i
+	}
+	flags := pflag.NewFlagSet("market", pflag.ContinueOnError)
+	new(marketOptions).flags(flags)
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !strings.Contains(page, "| `--"+f.Name) {
+			t.Errorf("--%s is not on the page", f.Name)
+		}
+	})
 }

@@ -33,6 +33,7 @@ const (
 	keptReplies    = 32
 	keptBytes      = 16 << 20
 	maxHeader      = 64 << 10
+	maxAddresses   = 4                // of a name that are tried
 	maxSilence     = 10 * time.Minute // an instance may ask for
 	dfltSilence    = 15 * time.Second // where it asks to wait and does not say how long
 )
@@ -157,9 +158,11 @@ func (f *fetcher) dialChecked(ctx context.Context, network, address string) (net
 		return nil, err
 	}
 	err = errors.New("its name has no address")
+	addrs = addrs[:min(len(addrs), maxAddresses)]
 	for _, a := range addrs {
 		var conn net.Conn
-		if conn, err = f.dialAddress(ctx, network, net.JoinHostPort(a.String(), port)); err == nil {
+		// One that swallows what is sent to it must not use up the time of the others.
+		if conn, err = f.dialAddress(ctx, network, net.JoinHostPort(a.String(), port), f.o.Timeout/time.Duration(len(addrs)+1)); err == nil {
 			return conn, nil
 		}
 	}
@@ -189,7 +192,9 @@ func (f *fetcher) resolve(ctx context.Context, host string) ([]netip.Addr, error
 // dialAddress connects to a numeric address. What is really connected to is held
 // to the policy once more: before, where the dialer is this package's own, and
 // after.
-func (f *fetcher) dialAddress(ctx context.Context, network, address string) (net.Conn, error) {
+func (f *fetcher) dialAddress(ctx context.Context, network, address string, within time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	dial := f.o.Dial
 	if dial == nil {
 		dial = (&net.Dialer{Control: f.control}).DialContext

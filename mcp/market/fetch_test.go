@@ -288,7 +288,7 @@ func TestContract60NamesThatLeadNearbyAreNotGoneTo(t *testing.T) {
 	t.Run("the dialer itself refuses a private address before it connects", func(t *testing.T) {
 		f := newFake(t)
 		c, _ := newClient(t, func(o *Options) { o.Instances = []string{"https://market.example"} })
-		_, err := c.fetch.dialAddress(t.Context(), "tcp", f.Listener.Addr().String())
+		_, err := c.fetch.dialAddress(t.Context(), "tcp", f.Listener.Addr().String(), time.Second)
 		if !errors.Is(err, errPrivate) {
 			t.Errorf("%v", err)
 		}
@@ -301,6 +301,27 @@ func TestContract60NamesThatLeadNearbyAreNotGoneTo(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestAnAddressThatDoesNotAnswerLeavesTimeForTheNext(t *testing.T) {
+	f := newFake(t)
+	_, port := hostPort(t, f.URL)
+	c, _ := newClient(t, func(o *Options) {
+		o.Instances = []string{"http://market.example:" + port}
+		o.AllowHTTP, o.AllowPrivate = true, true
+		o.Timeout = 2 * time.Second
+		o.resolver = &names{all: [][]string{{"10.0.0.1", "127.0.0.1"}}}
+		o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if strings.HasPrefix(address, "10.") {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return new(net.Dialer).DialContext(ctx, network, address)
+		}
+	})
+	if err := search(c); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestTheNameStaysWhatTLSVerifies(t *testing.T) {

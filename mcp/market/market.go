@@ -71,7 +71,7 @@ func New(o Options) (*Client, error) {
 		o.Version = "dev"
 	}
 	if o.resolver == nil {
-		o.resolver = &net.Resolver{PreferGo: true}
+		o.resolver = net.DefaultResolver
 	}
 	c := &Client{o: o}
 	for _, text := range o.Instances {
