@@ -800,6 +800,41 @@ func TestMoreEvidenceOrSpendingNeverLoosensAVerdict(t *testing.T) {
 	})
 }
 
+func TestAListingNeverLoosensAVerdict(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := stage(subset(t, func(r row) bool { return !strings.HasPrefix(r.rule, "listing_") }))
+		if rapid.Bool().Draw(t, "approved") {
+			s.approve(t)
+		}
+		before := s.judge()
+		if rapid.Bool().Draw(t, "known") {
+			l := offered(s)
+			amount := rapid.SampledFrom([]string{"", "0", "0.5", "0.50", "1000000000000", "x"})
+			l.AmountMin, l.AmountMax, l.Price = amount.Draw(t, "min"), amount.Draw(t, "max"), amount.Draw(t, "price")
+			l.Side = rapid.SampledFrom([]string{"buy", "sell", ""}).Draw(t, "side")
+			l.Status = rapid.SampledFrom([]string{"live", "cancelled", ""}).Draw(t, "status")
+			l.Chain = rapid.SampledFrom([]string{"eip155:8453", "eip155:1", ""}).Draw(t, "chain")
+			l.Trades = rapid.Int64Range(-1, 5).Draw(t, "trades")
+			s.p.MinTrades = rapid.IntRange(0, 5).Draw(t, "asked")
+			l.FeeVerified = rapid.Bool().Draw(t, "fee")
+			if rapid.Bool().Draw(t, "cleaned") {
+				l.Flagged = []string{rapid.SampledFrom([]string{"terms", "amount_min"}).Draw(t, "what")}
+			}
+		} else {
+			s.a.ListingRef = "l-0"
+		}
+		after := s.judge()
+		if slices.Index(severity, after.Decision) < slices.Index(severity, before.Decision) {
+			t.Fatalf("%s became %s: %q, then %q", before.Decision, after.Decision, names(before.Reasons), names(after.Reasons))
+		}
+		for _, r := range before.Fired {
+			if reason(after.Fired, r.Rule) == nil {
+				t.Fatalf("%s fell silent", r.Rule)
+			}
+		}
+	})
+}
+
 func TestLessThanWasShownIsWaived(t *testing.T) {
 	for name, set := range map[string]func(*scene){
 		"an operation was closed": func(s *scene) { s.f.Open.Refs, s.f.Open.Total = s.f.Open.Refs[1:], 2 },

@@ -624,3 +624,32 @@ func TestAListingRefReachesTheGuardWithTheMarketOn(t *testing.T) {
 		t.Errorf("the instructions have %d bytes, hosts show %d", n, hostText)
 	}
 }
+
+// A slow instance must not keep an agent from checking a payment.
+func TestAnInstanceThatStallsHoldsUpNoCheck(t *testing.T) {
+	release := make(chan struct{})
+	serve := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		<-release
+		w.Write([]byte(`{"items":[]}`))
+	}))
+	t.Cleanup(serve.Close)
+	g := verdicts(&guard.Verdict{Decision: guard.Allow})
+	s, err := build(&fake{}, Options{Guard: g, Market: clientOf(t, serve.URL), Toolsets: []string{"guard", "market"}}, overStdio)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := connectTo(t, t.Context(), s, 0, shutdown)
+	const searches = quickSlots + 4
+	for i := range searches {
+		c.send(call(i, "morphit_search_orders", fmt.Sprintf(`{"cursor":"c%d"}`, i)))
+	}
+	c.send(call("check", "check_before_pay", simple))
+	if m := c.must(); string(m.ID) != `"check"` {
+		t.Errorf("%s was answered first", m.ID)
+	}
+	close(release)
+	c.in.Close()
+	if got := len(c.rest()); got != searches {
+		t.Errorf("%d of %d searches were answered", got, searches)
+	}
+}

@@ -490,7 +490,7 @@ func TestTheCommonMethodsAreThoseOfTheContract(t *testing.T) {
 			t.Errorf("%+v", x)
 		}
 	}
-	f.on("/v1/instance", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
+	f.on("/v1/instance", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	f.says("/v1/instance/payment-methods", `{"additions":[{"key":"@instance:a b","name":"x"},{"key":"mbway","name":"\u202eMB\u0007WAY","category":"Online"},{"slug":"older"},null]}`)
 	c, _ = f.client(nil)
 	m, err = c.PaymentMethods(t.Context(), "")

@@ -94,8 +94,8 @@ func (c *Client) PaymentMethods(ctx context.Context, name string) (*Methods, err
 	}
 	about, err := c.about(ctx, in)
 	if err != nil {
-		m.DisabledUnknown = true
-		return m, nil //nolint:nilerr // the list is an answer without it, and says what it lacks
+		m.DisabledUnknown = true // the list is an answer without it
+		return m, nil
 	}
 	for i := range m.Methods {
 		m.Methods[i].Disabled = slices.Contains(about.disabledMethods, m.Methods[i].Slug)
