@@ -40,8 +40,8 @@ func marketEnv(values map[string]string, dials *atomic.Int64) environment {
 	return env
 }
 
-// session sends calls to a server of this process and gives its answers by id.
-func session(t *testing.T, env environment, args []string, calls ...string) (answers map[string]map[string]any, status int, said string) {
+// exchange sends calls to a server of this process and gives its answers by id.
+func exchange(t *testing.T, env environment, args []string, calls ...string) (answers map[string]map[string]any, status int, said string) {
 	t.Helper()
 	var in strings.Builder
 	for i, call := range calls {
@@ -85,7 +85,7 @@ func TestContract45To51OnlyOneWordOfTheEnvironmentIsAnOptIn(t *testing.T) {
 		t.Run(fmt.Sprintf("%d: %q is none", 45+i, word), func(t *testing.T) {
 			var dials atomic.Int64
 			env := marketEnv(map[string]string{"MORPHIT_MCP_INSTANCE_URL": "https://127.0.0.1:3000", "MORPHIT_MCP_ALLOW_PRIVATE_INSTANCE": word}, &dials)
-			_, status, said := session(t, env, []string{"--dir", t.TempDir(), "--toolset", "market"})
+			_, status, said := exchange(t, env, []string{"--dir", t.TempDir(), "--toolset", "market"})
 			if status != 2 || !strings.Contains(said, `its host "127.0.0.1" is not a public one`) || !strings.Contains(said, "MORPHIT_MCP_ALLOW_PRIVATE_INSTANCE=1") {
 				t.Errorf("status %d: %s", status, said)
 			}
@@ -124,7 +124,7 @@ func TestTheMarketIsSetUpCompletelyOrNotAtAll(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var dials atomic.Int64
-			_, status, said := session(t, marketEnv(c.env, &dials), append([]string{"--dir", t.TempDir()}, c.args...))
+			_, status, said := exchange(t, marketEnv(c.env, &dials), append([]string{"--dir", t.TempDir()}, c.args...))
 			switch {
 			case c.words == "" && status != 0, c.words != "" && (status != 2 || !strings.Contains(said, c.words)):
 				t.Errorf("status %d: %s", status, said)
@@ -162,7 +162,7 @@ func TestContract67WithoutTheMarketNobodyIsDialled(t *testing.T) {
 	root := recorded(t, "02-settle-timeout")
 	env := marketEnv(map[string]string{"MORPHIT_MCP_INSTANCE_URL": "https://8.8.8.8"}, &dials)
 	env.dial = counted
-	answers, status, said := session(t, env, []string{"--dir", root}, coreCalls...)
+	answers, status, said := exchange(t, env, []string{"--dir", root}, coreCalls...)
 	if status != 0 || len(answers) != len(coreCalls) {
 		t.Fatalf("status %d, %d answers: %s", status, len(answers), said)
 	}
@@ -176,7 +176,7 @@ func TestContract67WithoutTheMarketNobodyIsDialled(t *testing.T) {
 		t.Errorf("%d dials", n)
 	}
 	// The counter counts.
-	again, _, complaint := session(t, env, []string{"--dir", root, "--toolset", "market", "--market-instance", "https://8.8.8.8"}, `morphit_search_orders {}`)
+	again, _, complaint := exchange(t, env, []string{"--dir", root, "--toolset", "market", "--market-instance", "https://8.8.8.8"}, `morphit_search_orders {}`)
 	if dials.Load() == 0 {
 		t.Errorf("with the market on nothing was counted: %v %s", again, complaint)
 	}
