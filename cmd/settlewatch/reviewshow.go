@@ -248,17 +248,30 @@ type shownReview struct {
 // showReview shows a review in full: who is paid, how much, why a person is
 // asked, and the commands that decide.
 func (a *app) showReview(r shownReview) {
-	now := a.env.now()
 	a.put(bold, "review ", r.ID)
-	p := payeeOf(r.ReviewView)
+	a.showSheet(reviewSheet(r.ReviewView, a.env.now()))
+	a.showReasons("why a person is asked:", r.Reasons, r.whole)
+	for _, code := range r.Warnings {
+		a.put(yellow, "! ", warningText(code))
+	}
+	amount, _ := paid(r.ReviewView)
+	a.showChoices(r, payeeOf(r.ReviewView), amount)
+}
+
+// noAddress says of a payment to a host where its money goes.
+const noAddress = "no address was named: whatever address the host asks for"
+
+// reviewSheet is every fact of a review but the reasons, the decisive ones first.
+func reviewSheet(r *guard.ReviewView, now time.Time) *sheet {
+	p := payeeOf(r)
 	origin := func(name string) string {
-		if f, ok := fact(r.ReviewView, name); ok {
+		if f, ok := fact(r, name); ok {
 			return mark(f.Origin)
 		}
 		return mark("agent") // who asked has typed it, unless the log knows better
 	}
-	amount, key := paid(r.ReviewView)
-	var s sheet
+	amount, key := paid(r)
+	s := &sheet{}
 	state := r.Status
 	switch r.Status {
 	case "pending":
@@ -277,7 +290,7 @@ func (a *app) showReview(r shownReview) {
 		}
 		s.styled(bold, "to", p.to, origin(from))
 	} else {
-		s.styled(yellow, "to", "no address was named: whatever address the host asks for", "")
+		s.styled(yellow, "to", noAddress, "")
 	}
 	for _, host := range p.hosts {
 		s.styled(bold, "host", host, origin("counterparty"))
@@ -323,12 +336,7 @@ func (a *app) showReview(r shownReview) {
 	if r.Used != nil {
 		s.row("used by", usedBy(r.Used), "")
 	}
-	a.showSheet(&s)
-	a.showReasons("why a person is asked:", r.Reasons, r.whole)
-	for _, code := range r.Warnings {
-		a.put(yellow, "! ", warningText(code))
-	}
-	a.showChoices(r, p, amount)
+	return s
 }
 
 func usedBy(u *decision.UsedBy) string {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"strings"
-	"unicode/utf8"
 
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
@@ -45,17 +44,17 @@ func (a *app) showSheet(s *sheet) {
 	}
 	below := strings.Repeat(" ", label)
 	for _, r := range s.rows {
-		parts := fold(plain.Clean(r.value, whole), width)
+		parts := plain.Fold(plain.Clean(r.value, whole), width)
 		if r.mark != "" {
 			last := &parts[len(parts)-1]
-			if joined := *last + " " + r.mark; width == 0 || utf8.RuneCountInString(joined) <= width {
+			if joined := *last + " " + r.mark; width == 0 || plain.Width(joined) <= width {
 				*last = joined
 			} else {
 				parts = append(parts, r.mark)
 			}
 		}
 		name := plain.Clean(r.label, plain.Detail)
-		if n := utf8.RuneCountInString(name); n < label {
+		if n := plain.Width(name); n < label {
 			parts[0] = name + strings.Repeat(" ", label-n) + parts[0]
 		} else {
 			a.line(r.style, name)
@@ -70,40 +69,15 @@ func (a *app) showSheet(s *sheet) {
 	}
 }
 
-// fold breaks a text into lines of at most width characters; 0 means one line.
-// It is wrap that also breaks a word which is longer, into parts of about the same
-// length: a last part of three letters would be overlooked.
-func fold(text string, width int) []string {
-	if width <= 0 {
-		return []string{text}
-	}
-	var lines []string
-	for _, line := range wrap(text, width) {
-		n := utf8.RuneCountInString(line)
-		if n <= width {
-			lines = append(lines, line)
-			continue
-		}
-		count := (n + width - 1) / width
-		size := (n + count - 1) / count
-		for runes := []rune(line); len(runes) > 0; {
-			k := min(size, len(runes))
-			lines = append(lines, string(runes[:k]))
-			runes = runes[k:]
-		}
-	}
-	return lines
-}
-
 // put adds clean text on a screen of any width, further lines below its
 // first word behind lead.
 func (a *app) put(style, lead, text string) {
-	columns, indent := a.columns(), utf8.RuneCountInString(lead)
+	columns, indent := a.columns(), plain.Width(lead)
 	width := 0
 	if columns > 0 {
 		width = max(narrowest, columns-indent)
 	}
-	for i, part := range fold(plain.Clean(text, whole), width) {
+	for i, part := range plain.Fold(plain.Clean(text, whole), width) {
 		if i == 1 {
 			lead = strings.Repeat(" ", indent)
 		}

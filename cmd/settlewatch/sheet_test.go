@@ -6,13 +6,15 @@ import (
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
+
+	"github.com/settlewatch/settlewatch/internal/plain"
 )
 
 func TestFoldingLosesNothingAndFitsAnyWidth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := strings.Join(rapid.SliceOfN(rapid.StringMatching(`[a-zäß0-9/:.-]{0,90}`), 0, 8).Draw(t, "words"), " ")
 		width := rapid.IntRange(1, 60).Draw(t, "width")
-		lines := fold(text, width)
+		lines := plain.Fold(text, width)
 		if got := squeezed(strings.Join(lines, "")); got != squeezed(text) {
 			t.Fatalf("%q became %q", text, got)
 		}
@@ -36,7 +38,7 @@ func TestALongWordIsBrokenIntoEqualParts(t *testing.T) {
 		{"among words", "to " + payTo + " now", 30, []string{"to", payTo[:21], payTo[21:], "now"}},
 		{"nothing", "", 10, []string{""}},
 	} {
-		equal(t, c.name, fold(c.text, c.width), c.want)
+		equal(t, c.name, plain.Fold(c.text, c.width), c.want)
 	}
 }
 

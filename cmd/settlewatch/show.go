@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
@@ -80,7 +79,7 @@ func (t *table) widths() []int {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			widths[i] = max(widths[i], plain.Width(cell))
 		}
 	}
 	return widths
@@ -131,7 +130,7 @@ func (a *app) show(t *table) {
 func (a *app) showRow(style string, cells []string, widths []int, last int) {
 	line := ""
 	for i, cell := range cells {
-		at := utf8.RuneCountInString(line)
+		at := plain.Width(line)
 		if i == len(widths)-1 {
 			for j, part := range wrap(cell, last) {
 				if j > 0 {
@@ -142,7 +141,7 @@ func (a *app) showRow(style string, cells []string, widths []int, last int) {
 			}
 			break
 		}
-		line += cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+gap)
+		line += cell + strings.Repeat(" ", widths[i]-plain.Width(cell)+gap)
 	}
 	a.line(style, line)
 }
@@ -152,7 +151,7 @@ func (a *app) showRow(style string, cells []string, widths []int, last int) {
 func (a *app) showBlocks(t *table, columns int) {
 	labels := 0
 	for _, name := range t.head {
-		labels = max(labels, utf8.RuneCountInString(name))
+		labels = max(labels, plain.Width(name))
 	}
 	widths := []int{labels, 0}
 	for i, row := range t.rows {
@@ -175,16 +174,16 @@ func (a *app) line(style, text string) {
 	a.out.WriteByte('\n')
 }
 
-// wrap breaks a text between words into lines of at most width characters; 0
+// wrap breaks a text between words into lines of at most width columns; 0
 // means one line. A word that is longer stays whole: it may be copied.
 func wrap(text string, width int) []string {
-	if width <= 0 || utf8.RuneCountInString(text) <= width {
+	if width <= 0 || plain.Width(text) <= width {
 		return []string{text}
 	}
 	var lines []string
 	line, length := "", 0
 	for word := range strings.SplitSeq(text, " ") {
-		n := utf8.RuneCountInString(word)
+		n := plain.Width(word)
 		if line != "" && length+1+n > width {
 			lines = append(lines, line)
 			line, length = "", 0
@@ -203,7 +202,7 @@ func (a *app) tell(text string) {
 	columns := a.columns()
 	for line := range strings.SplitSeq(text, "\n") {
 		body := strings.TrimLeft(line, " |-")
-		indent := utf8.RuneCountInString(line) - utf8.RuneCountInString(body)
+		indent := plain.Width(line) - plain.Width(body)
 		if columns == 0 || indent+narrowest > columns {
 			a.say("%s", line)
 			continue
