@@ -67,15 +67,19 @@ func (t tty) line() (string, error) {
 func (t tty) secret(ctx context.Context, prompt string) ([]byte, error) {
 	fd := int(t.in.Fd())
 	before, err := term.GetState(fd)
+	if err == nil {
+		err = hush(fd)
+	}
 	if err != nil {
 		return nil, errcode.Wrap(err, errcode.OperatorKey, "run it on a terminal", "hide what is typed")
 	}
+	// The reader puts back what it found, and when the context ends it still waits:
+	// the shell must not be left without an echo.
+	defer func() { _ = term.Restore(fd, before) }()
 	fmt.Fprintf(t.out, "%s: ", prompt)
 	typed, err := leave(ctx, func() ([]byte, error) { return term.ReadPassword(fd) })
 	fmt.Fprintln(t.out)
 	if ctx.Err() != nil {
-		// The read still waits; the shell must not be left without an echo.
-		_ = term.Restore(fd, before)
 		return nil, ctx.Err()
 	}
 	if err != nil {
