@@ -65,6 +65,7 @@ New here? settlewatch demo tells the whole story on a trace of its own.`,
 		a.headroom(), a.policy(), a.operator(), a.audit(),
 		a.reindex(), a.fsck(), a.status(), a.doctor(), a.install(), a.demo(), a.crashTest(), a.version(),
 	)
+	a.help(root)
 	strictGroups(root)
 	return root
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/spf13/cobra"
+
 	"github.com/settlewatch/settlewatch/ingest"
 )
 
@@ -221,4 +223,31 @@ func TestTheCursorsCommandAsksTheSameQuestion(t *testing.T) {
 	if got := fmt.Sprint(o.filtered()); got != "true" {
 		t.Error(got)
 	}
+}
+
+func TestHelpFitsTheScreenAndKeepsItsWords(t *testing.T) {
+	fits := func(what, text, of string) {
+		if squeezed(text) != squeezed(of) {
+			t.Errorf("%s: the words differ:\n%s", what, text)
+		}
+		for line := range strings.Lines(text) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 40 {
+				t.Errorf("%s: a line of %d: %s", what, n, line)
+			}
+		}
+	}
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Name() == "completion" {
+			return // the library's, with examples to copy
+		}
+		fits(c.CommandPath(), reflow(c.Long, 40), c.Long)
+		fits(c.CommandPath(), narrowed(c.UsageString(), 40), c.UsageString())
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	a := app{env: system()}
+	walk(a.root())
+	fits("as it is asked for", screen(t, 40, "review", "--help"), screen(t, 0, "review", "--help"))
 }
