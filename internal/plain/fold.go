@@ -70,7 +70,7 @@ func Fold(text string, max int) []string {
 			part := piece(word, n, max)
 			lines = append(lines, part)
 			word = word[len(part):]
-			n = Width(word)
+			n -= Width(part)
 		}
 		line, used = line+word, used+n
 		if broken {
