@@ -23,6 +23,8 @@
 //     any width. A command to be copied stands whole on a line of its own.
 //   - A question or a passphrase is asked on stderr, and only where stdin is a
 //     terminal; a passphrase never comes from a flag, the environment or a pipe.
+//   - A full screen (review by itself, watch) needs a terminal on both sides. It is
+//     drawn by the room inbox; whatever else is told meanwhile waits until it is left.
 //   - Exit status: 0 answered, 1 could not answer, 2 bad usage or configuration,
 //     3 damage or unsoundness found, 130 interrupted. check and review wait: 10 a
 //     person has to decide, 20 no.

@@ -186,7 +186,7 @@ func (o *guarded) wordedGuard(err error) error {
 var ourCommand = regexp.MustCompile("`settlewatch [a-z][^`]*`")
 
 // guardCommands are those that take the flags of guardOptions.
-var guardCommands = []string{"baseline", "check", "damage", "doctor", "freeze", "headroom", "hold", "policy", "resolve", "review", "status", "unfreeze"}
+var guardCommands = []string{"baseline", "check", "damage", "doctor", "freeze", "headroom", "hold", "policy", "resolve", "review", "status", "unfreeze", "watch"}
 
 // policyFile is a policy and where it came from.
 type policyFile struct {

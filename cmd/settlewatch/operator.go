@@ -281,34 +281,42 @@ func (a *app) signerOf(ctx context.Context, operators []decision.Operator, o *gu
 	if len(operators) == 0 {
 		return nil, nil
 	}
-	file, err := a.keyFile(o.operator)
+	file, content, err := a.operatorKey(operators, o)
 	if err != nil {
 		return nil, err
 	}
-	content, err := readKey(file)
-	if err != nil {
-		return nil, err
+	for _, act := range acts {
+		a.note("note: to be signed: %s", act)
+	}
+	return a.openKey(ctx, file, content)
+}
+
+// operatorKey is the key file that signs, closed, once it is known to be the key of
+// an operator whose signature counts.
+func (a *app) operatorKey(operators []decision.Operator, o *guarded) (file string, content []byte, err error) {
+	if file, err = a.keyFile(o.operator); err != nil {
+		return "", nil, err
+	}
+	if content, err = readKey(file); err != nil {
+		return file, nil, err
 	}
 	if perm := a.perm(file); perm&0o077 != 0 {
 		a.note("note: others may read the operator's key (mode %04o). try: chmod 600 %s", perm, shellWord(file))
 	}
 	name, public, err := decision.KeyInfo(content)
 	if err != nil {
-		return nil, err
+		return file, nil, err
 	}
 	i := slices.IndexFunc(operators, func(op decision.Operator) bool { return op.PublicKey == public })
 	switch {
 	case i < 0:
-		return nil, errcode.New(errcode.OperatorKey, "the key of an operator of the policy, or in the policy: "+operatorEntry(name, public),
+		return file, nil, errcode.New(errcode.OperatorKey, "the key of an operator of the policy, or in the policy: "+operatorEntry(name, public),
 			"sign with the key %s: it is none of the policy's operators", plain.Quote(file, plain.Detail))
 	case retired(operators[i], a.env.now()):
-		return nil, errcode.New(errcode.OperatorKey, "the key of another operator",
+		return file, nil, errcode.New(errcode.OperatorKey, "the key of another operator",
 			"sign with the key of %s: the policy has retired it on %s", plain.Quote(operators[i].Name, plain.Detail), moment(operators[i].Until))
 	}
-	for _, act := range acts {
-		a.note("note: to be signed: %s", act)
-	}
-	return a.openKey(ctx, file, content)
+	return file, content, nil
 }
 
 // tries is how often a passphrase may be mistyped.

@@ -289,9 +289,13 @@ func (a *app) resolveMany(ctx context.Context, o *resolveOptions) error {
 	})
 }
 
-// summary is what is about to be done, money included: sums by asset, which do not
-// mix.
+// summary is what is about to be done, money included.
 func summary(p *guard.Policy, o *resolveOptions, found []guard.OpenOperation) string {
+	return fmt.Sprintf("resolve %s as %s (%s)", plural(int64(len(found)), "operation"), o.as, sums(p, found))
+}
+
+// sums are those of operations by asset, which do not mix.
+func sums(p *guard.Policy, found []guard.OpenOperation) string {
 	sums := map[string]string{}
 	var assets []string
 	unread := 0
@@ -312,7 +316,6 @@ func summary(p *guard.Policy, o *resolveOptions, found []guard.OpenOperation) st
 		sums[op.Asset] = sum
 	}
 	slices.Sort(assets)
-	text := fmt.Sprintf("resolve %s as %s", plural(int64(len(found)), "operation"), o.as)
 	var parts []string
 	for _, asset := range assets {
 		parts = append(parts, p.Display(asset, sums[asset])+onNetwork(asset))
@@ -320,7 +323,7 @@ func summary(p *guard.Policy, o *resolveOptions, found []guard.OpenOperation) st
 	if unread > 0 {
 		parts = append(parts, plural(int64(unread), "amount")+" that cannot be read")
 	}
-	return text + " (" + strings.Join(parts, "; ") + ")"
+	return strings.Join(parts, "; ")
 }
 
 // openShown bounds what is shown before a question; the sums count all.

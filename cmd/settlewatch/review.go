@@ -13,19 +13,27 @@ import (
 )
 
 func (a *app) review() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "review",
+	var o guarded
+	c := a.command(&cobra.Command{
+		Use:   "review [flags]",
 		Short: "see and decide what the guard asks a person",
 		Long: `Where the guard's answer to an agent is review, a person decides. An approval lets that
 one payment be made once; the agent can read a decision and cannot make one.
 
+By itself, on a terminal, it opens the inbox: everything that waits, on a full screen of 40
+by 16 or more, decided with a few keys. ? shows them.
+
 ID is a review's id or 8 or more characters of its beginning, if only one review begins
 so. Several at once are decided all or none.`,
 		Args: knownCommand,
-		RunE: func(*cobra.Command, []string) error {
+	}, func(ctx context.Context, _ []string) error {
+		if _, _, ok := a.fullScreen(); !ok || o.json {
 			return usage("say what to do: review list, show, approve, reject, revoke, reopen or wait")
-		},
-	}
+		}
+		return a.runInbox(ctx, &o, false)
+	})
+	o.flags(c.Flags())
+	o.operatorFlag(c.Flags())
 	c.AddCommand(a.reviewList(), a.reviewShow(),
 		a.reviewDecide("approve", "approved", "let a payment be made once",
 			`Approve reviews: the payment of each may be made once, until the approval expires. With
