@@ -143,6 +143,16 @@ func (s *seat) sees(want string) {
 	s.mu.Unlock()
 }
 
+// shows waits until something is drawn by itself.
+func (s *seat) shows(want string) {
+	s.t.Helper()
+	for began := time.Now(); !strings.Contains(s.text(), want); time.Sleep(20 * time.Millisecond) {
+		if time.Since(began) > generous {
+			s.t.Fatalf("no %q is drawn, but %q", want, s.text())
+		}
+	}
+}
+
 // raw reports whether a full screen has the terminal.
 func (s *seat) raw() bool { return s.state().Lflag&unix.ICANON == 0 }
 
@@ -288,6 +298,34 @@ func TestAPersonDecidesInTheInboxOfATerminal(t *testing.T) {
 			t.Errorf("%q was on the screen", secret)
 		}
 	}
+}
+
+func TestTheInboxFollowsTheLog(t *testing.T) {
+	root := recorded(t, "01-four-sellers-settled")
+	elsewhere := func(want int, args ...string) {
+		t.Helper()
+		if out, errs, status := answer(t, append(args, "--dir", root)...); status != want {
+			t.Fatalf("status %d, %s%s", status, out, errs)
+		}
+	}
+	s := takeSeat(t, 40, 16)
+	c := s.run(t.TempDir(), "review", "--dir", root)
+	s.sees("Nothing waits for you.")
+	elsewhere(10, "check", "--counterparty", "new.example", "--amount", "3")
+	s.shows("new.example") // by itself: no key was pressed
+	s.sees("1 review waits")
+	s.types("\r")
+	s.sees("1 of 1: 3.00 USDC")
+	id := regexp.MustCompile(`r-[0-9a-f]{24}`)
+	out, _, _ := answer(t, "review", "list", "--dir", root)
+	elsewhere(0, "review", "reject", id.FindString(out), "--note", "not ours")
+	s.sees("this review is rejected already")
+	s.types("a")
+	s.sees("NOT POSSIBLE")
+	elsewhere(0, "freeze", "--reason", "a drill")
+	s.sees("! FROZEN: every payment is blocked")
+	s.types("\x03")
+	s.leaves(c, 0)
 }
 
 func TestASignalGivesTheTerminalBack(t *testing.T) {

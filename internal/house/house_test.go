@@ -104,7 +104,10 @@ func TestImportsOnlyPointDown(t *testing.T) {
 
 // apart are rooms of different floors that must not know each other all the
 // same: what the guard judges reaches it as facts, not by asking the index.
-var apart = [][2]string{{"guard", "ingest"}, {"guard/approval", "ingest"}, {"guard/decision", "ingest"}, {"store", "assemble"}}
+var apart = [][2]string{{"guard", "ingest"}, {"guard/approval", "ingest"}, {"guard/decision", "ingest"}, {"store", "assemble"},
+	// What a person sees and does goes through the desk, and nowhere else.
+	{"cmd/settlewatch/inbox", "guard"}, {"cmd/settlewatch/inbox", "guard/decision"}, {"cmd/settlewatch/inbox", "ingest"}, {"cmd/settlewatch/inbox", "store"},
+	{"cmd/settlewatch/inbox", "mcp"}}
 
 func TestTheGuardAndTheIndexerDoNotKnowEachOther(t *testing.T) {
 	for _, f := range files(t) {
