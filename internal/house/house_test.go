@@ -186,10 +186,6 @@ var allowed = map[string][]string{
 var guarded = []string{"net", "net/http", "net/rpc", "net/smtp", "net/textproto", "os/exec", "os/signal", "os/user", "plugin", "syscall", "unsafe",
 	"database/sql", "database/sql/driver", "encoding/gob", "math/rand"}
 
-// composes reports whether a package is a composition root. A room below one is a
-// room like any other.
-func composes(pkg string) bool { return strings.HasPrefix(pkg, "cmd/") && floor(pkg) == 0 }
-
 func TestRoomsTakeFromOutsideOnlyWhatIsTheirs(t *testing.T) {
 	for _, f := range files(t) {
 		if composes(f.pkg) {
