@@ -28,6 +28,7 @@ type environment struct {
 	home       func() (string, error)
 	executable func() (string, error) // absolute, links resolved
 	goos       string
+	sandbox    *sandbox // nil where the process is not this program's own
 }
 
 func system() environment {

@@ -21,6 +21,7 @@ import (
 type serveOptions struct {
 	rootOptions
 	guardOptions
+	metricsOptions
 	toolsets []string
 	strict   bool
 }
@@ -34,6 +35,7 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.strict, "strict-start", false, "end with exit status 2 when the policy or the root cannot be read, instead of answering not_ready")
 	_, defaults := mcp.Toolsets()
 	f.StringSliceVar(&o.toolsets, "toolset", defaults, "tools to offer, by set")
+	o.metricsFlags(f)
 }
 
 func (a *app) serve() (*cobra.Command, *serveOptions) {

@@ -18,15 +18,33 @@ type serving struct {
 	// answered is told of each answer over HTTP; nil tells nobody. It is set
 	// before the first one.
 	answered func(transport.Answer)
+
+	metered *metered // nil when nobody asked for metrics
+	tidy    func()   // removes what was made for the process
 }
 
 // beforeStart runs when the flags have been checked and before anything is
 // bound: what it refuses is refused while nothing listens.
-func (a *app) beforeStart(*serving) error { return nil }
+func (a *app) beforeStart(s *serving) (err error) {
+	if s.metered, err = a.meter(s); err != nil {
+		return err
+	}
+	s.tidy, err = a.ownTemp(s.options)
+	return err
+}
 
 // afterStart runs when everything is open and bound, and before anybody is
 // answered: what runs beside a server starts here, and what the process no
 // longer needs is given up here. end is called when serving is over.
-func (a *app) afterStart(context.Context, *serving) (end func(), err error) {
-	return func() {}, nil
+func (a *app) afterStart(ctx context.Context, s *serving) (end func(), err error) {
+	hide, err := s.metered.listen(ctx, a)
+	if err != nil {
+		s.tidy()
+		return nil, err
+	}
+	a.confine(ctx, s)
+	return func() {
+		hide()
+		s.tidy()
+	}, nil
 }
