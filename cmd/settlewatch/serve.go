@@ -69,16 +69,25 @@ func (a *app) runServe(ctx context.Context, o serveOptions) error {
 		return a.openGuard(ctx, o.rootOptions, o.guardOptions)
 	})
 	defer root.close()
+	s := &serving{options: &o, root: root, traces: lateTraces{root}, guard: lateGuard{root, func(fault error) (*guard.Guard, error) {
+		return a.faultedGuard(o.rootOptions, o.guardOptions, fault)
+	}}}
+	if err := a.beforeStart(s); err != nil {
+		return err
+	}
 	// The index is built while the host still initialises; a root that is not
 	// there yet is tried again with each question.
 	go func() { _, _, _ = root.get() }()
-	return mcp.ServeStdio(ctx, lateTraces{root}, mcp.Options{
+	end, err := a.afterStart(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return mcp.ServeStdio(ctx, s.traces, mcp.Options{
 		Version:  version(),
 		Toolsets: o.toolsets,
-		Guard: lateGuard{root, func(fault error) (*guard.Guard, error) {
-			return a.faultedGuard(o.rootOptions, o.guardOptions, fault)
-		}},
-		Log: a.log(slog.LevelWarn),
+		Guard:    s.guard,
+		Log:      a.log(slog.LevelWarn),
 	}, a.stdin, a.stdout)
 }
 
