@@ -124,6 +124,9 @@ func didYouMean(c *cobra.Command, args []string) string {
 
 // flagError says in our words what is wrong with a flag.
 func flagError(err error) error {
+	if worded := (*errcode.Error)(nil); errors.As(err, &worded) {
+		return worded
+	}
 	var invalid *pflag.InvalidValueError
 	var missing *pflag.ValueRequiredError
 	switch {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -22,6 +21,7 @@ type serveOptions struct {
 	rootOptions
 	guardOptions
 	metricsOptions
+	http     httpOptions
 	toolsets []string
 	strict   bool
 }
@@ -35,6 +35,7 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.strict, "strict-start", false, "end with exit status 2 when the policy or the root cannot be read, instead of answering not_ready")
 	_, defaults := mcp.Toolsets()
 	f.StringSliceVar(&o.toolsets, "toolset", defaults, "tools to offer, by set")
+	o.http.flags(f)
 	o.metricsFlags(f)
 }
 
@@ -42,10 +43,17 @@ func (a *app) serve() (*cobra.Command, *serveOptions) {
 	var o serveOptions
 	c := a.command(&cobra.Command{
 		Use:   "serve [flags]",
-		Short: "serve MCP on stdin and stdout (what an agent's host starts)",
+		Short: "serve MCP on stdin and stdout (what an agent's host starts), or over HTTP",
 		Long: `Serve the tools of the chosen toolsets over MCP on stdin and stdout. stdout carries
 the protocol only; diagnostics go to stderr. The server ends when stdin ends, after
 answering every request it has read.
+
+With --http it serves over HTTP instead, until it is told to stop. Payment records are
+private: it then verifies the tokens of an authorization server (--auth-issuer with
+--auth-jwks or --auth-hmac-secret), or serves a loopback address without
+(--http-insecure-no-auth). It speaks no TLS: put a reverse proxy in front of it. Each of
+these flags can also stand in the environment, --http-rate as SETTLEWATCH_HTTP_RATE; lists
+have commas between their values.
 
 The policy is read once, at the start. One that has faults does not keep the server from
 starting: every check is then answered with not_ready, for a person to look into.`,
@@ -59,10 +67,14 @@ func (a *app) runServe(ctx context.Context, o serveOptions) error {
 	if err := positive("sync-timeout", o.syncTimeout); err != nil {
 		return err
 	}
+	overHTTP, err := a.overHTTP(&o)
+	if err != nil {
+		return err
+	}
 	if err := a.startPolicy(&o); err != nil {
 		return err
 	}
-	if in, ok := a.stdin.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
+	if in, ok := a.stdin.(*os.File); ok && !overHTTP && term.IsTerminal(int(in.Fd())) {
 		a.note("serving MCP on this terminal, one JSON-RPC message a line; an agent's host usually starts this. try: settlewatch --help")
 	}
 	root := newLateRoot(func(ctx context.Context) (*guard.Guard, *ingest.Indexer, error) {
@@ -78,17 +90,15 @@ func (a *app) runServe(ctx context.Context, o serveOptions) error {
 	// The index is built while the host still initialises; a root that is not
 	// there yet is tried again with each question.
 	go func() { _, _, _ = root.get() }()
+	if overHTTP {
+		return a.serveHTTP(ctx, s)
+	}
 	end, err := a.afterStart(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer end()
-	return mcp.ServeStdio(ctx, s.traces, mcp.Options{
-		Version:  version(),
-		Toolsets: o.toolsets,
-		Guard:    s.guard,
-		Log:      a.log(slog.LevelWarn),
-	}, a.stdin, a.stdout)
+	return mcp.ServeStdio(ctx, s.traces, a.offered(s), a.stdin, a.stdout)
 }
 
 // startPolicy reads the policy a server judges by and says on stderr which it is
