@@ -87,12 +87,10 @@ func (a *app) runServe(ctx context.Context, o serveOptions) error {
 	if err := a.beforeStart(s); err != nil {
 		return err
 	}
-	// The index is built while the host still initialises; a root that is not
-	// there yet is tried again with each question.
-	go func() { _, _, _ = root.get() }()
 	if overHTTP {
 		return a.serveHTTP(ctx, s)
 	}
+	root.begin()
 	end, err := a.afterStart(ctx, s)
 	if err != nil {
 		return err
@@ -149,6 +147,10 @@ func newLateRoot(open func(context.Context) (*guard.Guard, *ingest.Indexer, erro
 	r.life, r.end = context.WithCancel(context.Background())
 	return r
 }
+
+// begin builds the index while clients still introduce themselves; a root that
+// is not there yet is tried again with each question.
+func (r *lateRoot) begin() { go func() { _, _, _ = r.get() }() }
 
 // get is the open guard and index.
 func (r *lateRoot) get() (*guard.Guard, *ingest.Indexer, error) {

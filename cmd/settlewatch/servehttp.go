@@ -30,6 +30,7 @@ func (a *app) serveHTTP(ctx context.Context, s *serving) error {
 		_ = os.RemoveAll(s.temp)
 		return err
 	}
+	s.root.begin()
 	end, err := a.afterStart(ctx, s)
 	if err != nil {
 		_ = s.http.Close()
