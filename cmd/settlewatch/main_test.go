@@ -34,6 +34,7 @@ func TestMain(m *testing.M) {
 			root.SetArgs(os.Args[1:])
 			os.Exit(a.finish(ctx, a.execute(ctx, root)))
 		},
+		"settlewatch-attempts": attempts,
 	})
 }
 

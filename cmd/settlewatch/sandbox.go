@@ -18,9 +18,10 @@ import (
 type sandbox struct {
 	// outside takes what leads out of the process: programs it could start, and,
 	// unless it is to dial, connections.
-	outside func(dial bool) (taken []string, err error)
-	// files leaves the directories that are named, with what lies in them.
-	files func(read, write []string) error
+	outside func(dial bool) (taken []string, by string, err error)
+	// files leaves the directories that are named, with what lies in them. In those
+	// of sweep nothing may be done but to remove an empty directory.
+	files func(read, write, sweep []string) error
 }
 
 // confineEvery is how often a server whose root is not there yet looks whether its
@@ -35,12 +36,12 @@ func (a *app) confine(ctx context.Context, s *serving) {
 		return
 	}
 	log := a.log(slog.LevelInfo)
-	taken, err := a.env.sandbox.outside(slices.Contains(s.options.toolsets, "market"))
+	taken, by, err := a.env.sandbox.outside(slices.Contains(s.options.toolsets, "market"))
 	if err != nil {
 		log.Info("the process is not restricted", "reason", err)
 		return
 	}
-	log.Info("the process is restricted", "gave_up", strings.Join(taken, ", "))
+	log.Info("the process is restricted", "by", by, "gave_up", strings.Join(taken, ", "))
 	go func() {
 		tick := time.NewTicker(confineEvery)
 		defer tick.Stop()
@@ -83,10 +84,15 @@ func (a *app) confineFiles(log *slog.Logger, s *serving) (closed bool, waits str
 			return true, ""
 		}
 	}
-	if temp := os.TempDir(); !within(events, temp) {
+	temp := os.TempDir()
+	if !within(events, temp) {
 		write = append(write, temp) // for an index when the usual place cannot be used
 	}
-	if err := a.env.sandbox.files(append(a.reads(x, s.options), events), write); err != nil {
+	var sweep []string
+	if s.temp != "" {
+		sweep = append(sweep, filepath.Dir(s.temp)) // it is removed at the end
+	}
+	if err := a.env.sandbox.files(append(a.reads(x, s.options), events), write, sweep); err != nil {
 		log.Info("files are not restricted", "reason", err)
 		return true, ""
 	}
@@ -122,7 +128,7 @@ func (a *app) reads(x *ingest.Indexer, o *serveOptions) []string {
 	if templates == "" {
 		templates = filepath.Join(x.Root(), "templates")
 	}
-	return append(dirs, there(templates))
+	return append(append(dirs, there(templates)), o.http.readsLater()...)
 }
 
 // there is a directory, or the nearest one on the way to it that exists: what is
@@ -166,19 +172,29 @@ func resolved(path string) string {
 }
 
 // ownTemp gives a process whose root lies in the directory for temporary files one of
-// its own, since it cannot have that one and leave the run files alone. end removes it.
-func (a *app) ownTemp(o *serveOptions) (end func(), err error) {
+// its own, since it cannot have that one and leave the run files alone. It is "" where
+// there is no need for one.
+func (a *app) ownTemp(o *serveOptions) (dir string, err error) {
 	if a.env.sandbox == nil || !within(string(o.dir), os.TempDir()) {
-		return func() {}, nil
+		return "", nil
 	}
-	dir, err := os.MkdirTemp("", "settlewatch-")
-	if err != nil {
-		return nil, err
+	if dir, err = os.MkdirTemp("", "settlewatch-"); err != nil {
+		return "", err
 	}
-	if err := os.Setenv("TMPDIR", dir); err != nil {
-		return nil, err
+	return dir, os.Setenv("TMPDIR", dir)
+}
+
+// removeTemp removes what ownTemp made. By then the directory around it can no longer
+// be opened, as os.RemoveAll would.
+func removeTemp(dir string) {
+	if dir == "" {
+		return
 	}
-	return func() { _ = os.RemoveAll(dir) }, nil
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		_ = os.RemoveAll(filepath.Join(dir, e.Name()))
+	}
+	_ = os.Remove(dir)
 }
 
 // index is the index, nil while the root could not be opened.

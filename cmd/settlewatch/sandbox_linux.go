@@ -20,14 +20,14 @@ const (
 
 var errNoLandlock = errors.New("the kernel has no Landlock, or does not let this process use it")
 
-func restrictOutside(dial bool) ([]string, error) {
+func restrictOutside(dial bool) (taken []string, by string, err error) {
 	version, err := ll.LandlockGetABIVersion()
 	if err != nil || version < 1 {
-		return nil, errNoLandlock
+		return nil, "", errNoLandlock
 	}
 	c := landlock.V11
 	c.HandledAccessFS = ll.AccessFSExecute // no rule allows it anywhere
-	taken := []string{"starting programs"}
+	taken = []string{"starting programs"}
 	if dial {
 		c.HandledAccessNet = ll.AccessNetBindTCP
 	}
@@ -44,10 +44,7 @@ func restrictOutside(dial bool) ([]string, error) {
 	if version >= landlockScopes {
 		taken = append(taken, "signals to other processes")
 	}
-	if err := c.BestEffort().Restrict(); err != nil {
-		return nil, err
-	}
-	return append(taken, fmt.Sprintf("as far as version %d of Landlock can", version)), nil
+	return taken, fmt.Sprintf("Landlock, version %d", version), c.BestEffort().Restrict()
 }
 
 const (
@@ -55,12 +52,13 @@ const (
 	writeRights = readRights | ll.AccessFSWriteFile | ll.AccessFSTruncate | ll.AccessFSMakeReg | ll.AccessFSMakeDir | ll.AccessFSRemoveFile | ll.AccessFSRemoveDir
 )
 
-func restrictFiles(read, write []string) error {
+func restrictFiles(read, write, sweep []string) error {
 	c := landlock.V11
 	c.HandledAccessFS &^= ll.AccessFSExecute // gone already
 	rules := []landlock.Rule{
 		landlock.PathAccess(readRights, read...).IgnoreIfMissing(),
 		landlock.PathAccess(writeRights, write...),
+		landlock.PathAccess(ll.AccessFSRemoveDir, sweep...),
 		landlock.PathAccess(ll.AccessFSReadFile|ll.AccessFSWriteFile, "/dev/null"),
 		landlock.PathAccess(ll.AccessFSReadFile, "/dev/urandom").IgnoreIfMissing(),
 	}

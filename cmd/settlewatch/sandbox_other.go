@@ -6,7 +6,7 @@ import "errors"
 
 // processSandbox has nothing to restrict a process with here, and says so.
 func processSandbox() *sandbox {
-	return &sandbox{outside: func(bool) ([]string, error) {
-		return nil, errors.New("there is no Landlock on this system")
+	return &sandbox{outside: func(bool) ([]string, string, error) {
+		return nil, "", errors.New("there is no Landlock on this system")
 	}}
 }

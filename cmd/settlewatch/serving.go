@@ -20,7 +20,7 @@ type serving struct {
 	answered func(transport.Answer)
 
 	metered *metered // nil when nobody asked for metrics
-	tidy    func()   // removes what was made for the process
+	temp    string   // directory for temporary files that was made for the process, or ""
 }
 
 // beforeStart runs when the flags have been checked and before anything is
@@ -29,7 +29,7 @@ func (a *app) beforeStart(s *serving) (err error) {
 	if s.metered, err = a.meter(s); err != nil {
 		return err
 	}
-	s.tidy, err = a.ownTemp(s.options)
+	s.temp, err = a.ownTemp(s.options)
 	return err
 }
 
@@ -39,12 +39,12 @@ func (a *app) beforeStart(s *serving) (err error) {
 func (a *app) afterStart(ctx context.Context, s *serving) (end func(), err error) {
 	hide, err := s.metered.listen(ctx, a)
 	if err != nil {
-		s.tidy()
+		removeTemp(s.temp)
 		return nil, err
 	}
 	a.confine(ctx, s)
 	return func() {
 		hide()
-		s.tidy()
+		removeTemp(s.temp)
 	}, nil
 }
