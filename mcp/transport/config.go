@@ -125,8 +125,11 @@ func (t *Timeouts) Set(text string) error {
 		}
 		*next.named()[i].at = d
 	}
+	if err := next.check(); err != nil {
+		return err
+	}
 	*t = next
-	return t.check()
+	return nil
 }
 
 func (t *Timeouts) check() error {

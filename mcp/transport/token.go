@@ -267,7 +267,7 @@ func subjectOf(claims jwt.MapClaims) (string, *refused) {
 		}
 	}
 	text, ok := value.(string)
-	if !ok || text == "" || plain.Clean(text, maxSubject) != text {
+	if !ok || text == "" || strings.TrimSpace(text) != text || plain.Clean(text, maxSubject) != text {
 		return "", errSubject
 	}
 	if _, isUser := claims["sub"]; !isUser {
