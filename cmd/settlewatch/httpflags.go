@@ -87,41 +87,52 @@ func (o *httpOptions) given(name string) *pflag.Flag {
 	return nil
 }
 
-// fromEnvironment fills in what was not typed. A setting that stands in two
-// places with two values is refused: which of them somebody meant to count, and
-// relies on, cannot be known.
+// setting is a value that stands in the environment.
+type setting struct{ name, text string }
+
+// fromEnvironment fills in what was not typed. What is said of HTTP counts where
+// HTTP is served: the environment may be another server's.
 func (o *httpOptions) fromEnvironment(getenv func(string) string) error {
 	theirs, err := theirAddress(getenv)
 	if err != nil {
 		return err
 	}
 	for _, h := range httpFlags {
-		values := []struct{ name, text string }{{ourName(h.flag), getenv(ourName(h.flag))}}
+		other := setting{h.theirs, ""}
 		if h.theirs != "" {
-			values = append(values, struct{ name, text string }{h.theirs, getenv(h.theirs)})
+			other.text = getenv(h.theirs)
 		}
 		if h.flag == "http" {
-			values = append(values, theirs)
+			other = theirs
 		}
-		from, typed := "--"+h.flag, o.given(h.flag)
-		have := ""
-		if typed != nil {
-			have = typed.Value.String()
+		if err := o.settle(h.flag, setting{ourName(h.flag), getenv(ourName(h.flag))}, other); err != nil {
+			return err
 		}
-		for _, v := range values {
-			if strings.TrimSpace(v.text) == "" {
-				continue
-			}
-			read, err := readSetting(h.flag, v.text)
-			if err != nil {
-				return usage("%s cannot take %s", v.name, plain.Quote(v.text, plain.Detail))
-			}
-			if typed == nil {
-				typed, from, have = read, v.name, read.Value.String()
-				o.take(h.flag, read)
-			} else if read.Value.String() != have {
-				return usage("%s and %s are both set, and differ: leave one of them out", from, v.name)
-			}
+		if o.config.Addr == "" {
+			return nil
+		}
+	}
+	return nil
+}
+
+// settle gives a flag its value. One that stands in two places with two values
+// is refused: which of them somebody meant to count, and relies on, cannot be
+// known.
+func (o *httpOptions) settle(name string, values ...setting) error {
+	from, have := "--"+name, o.given(name)
+	for _, v := range values {
+		if strings.TrimSpace(v.text) == "" {
+			continue
+		}
+		read, err := readSetting(name, v.text)
+		switch {
+		case err != nil:
+			return usage("%s cannot take %s", v.name, plain.Quote(v.text, plain.Detail))
+		case have == nil:
+			from, have = v.name, read
+			o.take(name, read)
+		case have.Value.String() != read.Value.String():
+			return usage("%s and %s are both set, and differ: leave one of them out", from, v.name)
 		}
 	}
 	return nil
@@ -156,14 +167,14 @@ func (o *httpOptions) take(name string, read *pflag.Flag) {
 
 // theirAddress is where the other server's settings say that HTTP is served. A
 // word or a port it would quietly read as something else is refused.
-func theirAddress(getenv func(string) string) (setting struct{ name, text string }, err error) {
+func theirAddress(getenv func(string) string) (where setting, err error) {
 	const name = "MORPHIT_MCP_TRANSPORT"
 	word := getenv(name)
 	switch {
 	case word == "" || strings.EqualFold(word, "stdio"):
-		return setting, nil
+		return where, nil
 	case !strings.EqualFold(word, "http"):
-		return setting, usage("%s takes stdio or http, not %s", name, plain.Quote(word, plain.Detail))
+		return where, usage("%s takes stdio or http, not %s", name, plain.Quote(word, plain.Detail))
 	}
 	host, port := getenv("MORPHIT_MCP_HTTP_HOST"), getenv("MORPHIT_MCP_HTTP_PORT")
 	if host == "" {
@@ -175,8 +186,7 @@ func theirAddress(getenv func(string) string) (setting struct{ name, text string
 	if strings.Contains(host, ":") {
 		host = "[" + strings.Trim(host, "[]") + "]"
 	}
-	setting.name, setting.text = name+"=http", host+":"+port
-	return setting, nil
+	return setting{name + "=http", host + ":" + port}, nil
 }
 
 // overHTTP reports whether HTTP is to be served, and completes the
