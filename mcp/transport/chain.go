@@ -98,11 +98,8 @@ func (c *chain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if conn := connOf(r.Context()); conn != nil {
 		conn.spoke.Store(true)
 	}
-	h := w.Header()
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
 	if len(c.origins) > 0 {
-		h.Set("Vary", "Origin")
+		w.Header().Set("Vary", "Origin")
 	}
 	if r.Body != http.NoBody {
 		// Also for what is left of a body that nobody wanted to read.
@@ -132,8 +129,7 @@ func (x *exchange) serve() {
 	}
 	peer := peerOf(r)
 	from := c.clientOf(peer, r.Header)
-	host, ok := normalHost(r.Host)
-	if !ok || !c.hosts[host] && !(from.proxied && c.isPublic(r.Host)) {
+	if !c.serves(r.Host) && !(from.proxied && c.isPublic(r.Host)) {
 		x.refuse(http.StatusForbidden, codeHost)
 		return
 	}
@@ -178,6 +174,15 @@ func (x *exchange) serve() {
 	r = r.WithContext(ctx)
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	c.next.ServeHTTP(x, r)
+}
+
+// serves reports whether a Host value is one that is served.
+func (c *chain) serves(host string) bool {
+	if c.hosts[host] { // most clients spell it as we do
+		return true
+	}
+	name, ok := normalHost(host)
+	return ok && c.hosts[name]
 }
 
 // isPublic reports whether a Host value is the one of the public URL, with or
@@ -380,9 +385,9 @@ func (x *exchange) WriteHeader(status int) {
 	if x.status == 0 {
 		x.status = status
 		_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(x.chain.Now().Add(x.chain.Timeouts.Write))
-		// Whatever a handler has set.
-		x.Header().Set("Cache-Control", "no-store")
-		x.Header().Set("X-Content-Type-Options", "nosniff")
+		h := x.Header() // whatever a handler has set
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
 	}
 	x.ResponseWriter.WriteHeader(status)
 }
