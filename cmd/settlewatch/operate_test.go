@@ -259,6 +259,21 @@ func appendText(t *testing.T, file, text string) {
 	}
 }
 
+// The unit gives its verifier in the environment.
+func TestSettingsInTheEnvironmentReachTheServer(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("0123456789abcdef0123456789abcdef"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SETTLEWATCH_AUTH_ISSUER", testIssuer)
+	t.Setenv("SETTLEWATCH_AUTH_HMAC_SECRET", secret)
+	s := serveOperated(t, "--dir", recorded(t, "02-settle-timeout"))
+	s.find(`tokens of (\S+) must name`)
+	if status, _ := s.check("", "shop.example"); status != http.StatusUnauthorized {
+		t.Errorf("a check without a token is answered with %d", status)
+	}
+}
+
 func TestMetricsAreRefusedAnywhereButOnLoopback(t *testing.T) {
 	root := recorded(t, "02-settle-timeout")
 	for _, at := range []string{"0.0.0.0:9464", "[::]:9464", "192.168.1.1:9464", "example.com:9464", ":9464", "9464", "127.0.0.1"} {

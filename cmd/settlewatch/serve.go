@@ -58,20 +58,22 @@ have commas between their values.
 The policy is read once, at the start. One that has faults does not keep the server from
 starting: every check is then answered with not_ready, for a person to look into.`,
 		Args: operands(0, 0),
-	}, func(ctx context.Context, _ []string) error { return a.runServe(ctx, o) })
+	}, func(ctx context.Context, _ []string) error { return a.runServe(ctx, &o) })
 	o.flags(c.Flags())
 	return c, &o
 }
 
-func (a *app) runServe(ctx context.Context, o serveOptions) error {
+// runServe is told where the options are: the flags, and what the environment sets in
+// their place, point there.
+func (a *app) runServe(ctx context.Context, o *serveOptions) error {
 	if err := positive("sync-timeout", o.syncTimeout); err != nil {
 		return err
 	}
-	overHTTP, err := a.overHTTP(&o)
+	overHTTP, err := a.overHTTP(o)
 	if err != nil {
 		return err
 	}
-	if err := a.startPolicy(&o); err != nil {
+	if err := a.startPolicy(o); err != nil {
 		return err
 	}
 	if in, ok := a.stdin.(*os.File); ok && !overHTTP && term.IsTerminal(int(in.Fd())) {
@@ -81,7 +83,7 @@ func (a *app) runServe(ctx context.Context, o serveOptions) error {
 		return a.openGuard(ctx, o.rootOptions, o.guardOptions)
 	})
 	defer root.close()
-	s := &serving{options: &o, root: root, traces: lateTraces{root}, guard: lateGuard{root, func(fault error) (*guard.Guard, error) {
+	s := &serving{options: o, root: root, traces: lateTraces{root}, guard: lateGuard{root, func(fault error) (*guard.Guard, error) {
 		return a.faultedGuard(o.rootOptions, o.guardOptions, fault)
 	}}}
 	if err := a.beforeStart(s); err != nil {
