@@ -128,7 +128,7 @@ func (c *crowd) ask() time.Duration {
 	}
 	text, _ := io.ReadAll(answer.Body)
 	_ = answer.Body.Close()
-	if answer.StatusCode != 200 || !strings.Contains(string(text), `"runs_scanned":3`) {
+	if answer.StatusCode != http.StatusOK || !strings.Contains(string(text), `"runs_scanned":3`) {
 		c.b.Errorf("%d %s", answer.StatusCode, text)
 	}
 	return time.Since(start)

@@ -380,7 +380,7 @@ func TestNothingOfOneClientsCallReachesAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = answer.Body.Close()
-		if answer.StatusCode != 405 || answer.Header.Get("Allow") != "POST" {
+		if answer.StatusCode != http.StatusMethodNotAllowed || answer.Header.Get("Allow") != "POST" {
 			t.Errorf("%s: %d, Allow %q", method, answer.StatusCode, answer.Header.Get("Allow"))
 		}
 	}

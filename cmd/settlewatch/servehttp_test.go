@@ -195,7 +195,8 @@ func TestAStoppedServerAnswersWhatItHasRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, _ := io.ReadAll(got.Body)
-	if got.StatusCode != 200 || !strings.Contains(string(text), `"recorded":false`) || !strings.HasPrefix(string(text), `{"jsonrpc":"2.0","id":"w","result"`) {
+	_ = got.Body.Close()
+	if got.StatusCode != http.StatusOK || !strings.Contains(string(text), `"recorded":false`) || !strings.HasPrefix(string(text), `{"jsonrpc":"2.0","id":"w","result"`) {
 		t.Errorf("the call in flight is answered by %d %s", got.StatusCode, text)
 	}
 	if err := s.process.Wait(); err != nil {

@@ -41,6 +41,12 @@ const (
 	codeMessage        = "invalid_message" // a JSON-RPC error on the wire
 )
 
+// statusGone is what a client that hung up is counted by; nothing is sent.
+const (
+	statusGone = 499
+	codeGone   = "client_gone"
+)
+
 const (
 	endpoint     = "/mcp"
 	healthPath   = "/health"
@@ -118,6 +124,11 @@ func (c *chain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	x.serve()
+	if x.status == 0 && r.Context().Err() != nil {
+		x.status, x.code = statusGone, codeGone
+	} else if x.status == 0 {
+		x.WriteHeader(http.StatusOK)
+	}
 }
 
 func (x *exchange) serve() {

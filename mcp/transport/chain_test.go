@@ -22,7 +22,7 @@ func TestOnlyTheRightHostIsServed(t *testing.T) {
 		code := "host_not_allowed"
 		if status == 200 {
 			code = ""
-		} else if r.StatusCode == 400 {
+		} else if r.status == 400 {
 			// Some are no Host at all to the library.
 			status, code = 400, "bad_request"
 		}
@@ -58,8 +58,8 @@ func TestThePublicHostIsServedToATrustedProxyOnly(t *testing.T) {
 	c.TrustedProxies = []string{"127.0.0.1/32"}
 	s = start(t, c, echo)
 	for host, status := range map[string]int{"pay.example": 200, "PAY.example:443": 200, "pay.example:80": 403, "pay.example:8443": 403, "evil.example": 403, "pay.example.": 403} {
-		if r := s.send(request{host: host, headers: []string{"X-Forwarded-For: 203.0.113.9"}}); r.StatusCode != status {
-			t.Errorf("%s from the proxy: %d", host, r.StatusCode)
+		if r := s.send(request{host: host, headers: []string{"X-Forwarded-For: 203.0.113.9"}}); r.status != status {
+			t.Errorf("%s from the proxy: %d", host, r.status)
 		}
 	}
 }
@@ -89,8 +89,8 @@ func TestOnlyAllowedOriginsAreServed(t *testing.T) {
 			t.Errorf("%s: %v", origin, r.Header)
 		}
 		// A refusal can be read too, or the page cannot know that it needs a token.
-		if r := some.send(request{headers: []string{"Origin: " + origin, "Content-Encoding: gzip"}}); r.StatusCode != 415 || r.Header.Get("Access-Control-Allow-Origin") != origin {
-			t.Errorf("%s: %d %v", origin, r.StatusCode, r.Header)
+		if r := some.send(request{headers: []string{"Origin: " + origin, "Content-Encoding: gzip"}}); r.status != 415 || r.Header.Get("Access-Control-Allow-Origin") != origin {
+			t.Errorf("%s: %d %v", origin, r.status, r.Header)
 		}
 	}
 	if r := some.send(request{}); r.Header.Get("Vary") != "Origin" || r.Header.Get("Access-Control-Allow-Origin") != "" {
@@ -143,14 +143,14 @@ func TestMethodsAndPaths(t *testing.T) {
 	s.is("a query", s.send(request{path: "/mcp?access_token=x"}), 200, "")
 
 	r := s.send(request{method: "GET", path: "/health"})
-	if r.StatusCode != 200 || r.body != `{"status":"ok","transport":"http"}` || r.Header.Get("Content-Type") != "application/json" {
-		t.Errorf("health: %d %s", r.StatusCode, r.body)
+	if r.status != 200 || r.body != `{"status":"ok","transport":"http"}` || r.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("health: %d %s", r.status, r.body)
 	}
-	if r := s.send(request{method: "HEAD", path: "/health"}); r.StatusCode != 200 || r.body != "" || r.ContentLength != 34 {
-		t.Errorf("HEAD of health: %d %q %d", r.StatusCode, r.body, r.ContentLength)
+	if r := s.send(request{method: "HEAD", path: "/health"}); r.status != 200 || r.body != "" || r.ContentLength != 34 {
+		t.Errorf("HEAD of health: %d %q %d", r.status, r.body, r.ContentLength)
 	}
-	if r := s.send(request{method: "POST", path: "/health"}); r.StatusCode != 405 || r.Header.Get("Allow") != "GET, HEAD" {
-		t.Errorf("POST of health: %d %v", r.StatusCode, r.Header)
+	if r := s.send(request{method: "POST", path: "/health"}); r.status != 405 || r.Header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("POST of health: %d %v", r.status, r.Header)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestTheMediaTypeIsParsed(t *testing.T) {
 			code = "unsupported_media_type"
 		}
 		r := s.send(request{bare: true, body: ping, headers: []string{"Content-Length: " + fmt.Sprint(len(ping)), "Content-Type: " + kind}})
-		if r.StatusCode == 400 {
+		if r.status == 400 {
 			continue // no header to the library
 		}
 		s.is(kind, r, status, code)
@@ -234,19 +234,19 @@ func TestBodies(t *testing.T) {
 		"params in another writing": {`{"jsonrpc":"2.0","id":1,"method":"ping","PARAMS":{}}`, -32600},
 	} {
 		r := s.send(request{body: test.body})
-		if r.StatusCode != 400 || !strings.HasPrefix(r.body, fmt.Sprintf(`{"jsonrpc":"2.0","id":null,"error":{"code":%d,`, test.code)) {
-			t.Errorf("%s: %d %s", name, r.StatusCode, r.body)
+		if r.status != 400 || !strings.HasPrefix(r.body, fmt.Sprintf(`{"jsonrpc":"2.0","id":null,"error":{"code":%d,`, test.code)) {
+			t.Errorf("%s: %d %s", name, r.status, r.body)
 		}
 	}
 	s.is("a cancellation", s.send(request{body: `{"jsonrpc":"2.0","method":"notifications\/cancelled","params":{"requestId":1}}`}), 202, "")
 	if r := s.send(request{body: `{"jsonrpc":"2.0","method":"notifications/cancelled"}`}); r.body != "" {
 		t.Errorf("a cancellation reached the handler: %s", r.body)
 	}
-	if r := s.send(request{body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`}); r.StatusCode != 200 || !strings.Contains(r.body, "initialized") {
-		t.Errorf("another notification: %d %s", r.StatusCode, r.body)
+	if r := s.send(request{body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`}); r.status != 200 || !strings.Contains(r.body, "initialized") {
+		t.Errorf("another notification: %d %s", r.status, r.body)
 	}
-	if r := s.send(request{body: strings.Repeat("{\"a\":", 190) + "1" + strings.Repeat("}", 20)}); r.StatusCode != 400 {
-		t.Errorf("objects in objects: %d", r.StatusCode)
+	if r := s.send(request{body: strings.Repeat("{\"a\":", 190) + "1" + strings.Repeat("}", 20)}); r.status != 400 {
+		t.Errorf("objects in objects: %d", r.status)
 	}
 }
 
@@ -277,8 +277,8 @@ func TestWhatIsNoProperHTTPIsAnsweredInTheSameForm(t *testing.T) {
 		"a wish that is none":         "POST /mcp HTTP/1.1\r\nHost: " + s.addr + "\r\nExpect: coffee\r\nContent-Length: 1\r\n\r\n",
 	} {
 		r := s.raw(text, "POST")
-		if r.StatusCode < 400 || !strings.HasPrefix(r.body, `{"error":"`) || !r.Close && r.StatusCode != 403 {
-			t.Errorf("%s: %d %q, closes %v", name, r.StatusCode, r.body, r.Close)
+		if r.status < 400 || !strings.HasPrefix(r.body, `{"error":"`) || !r.Close && r.status != 403 {
+			t.Errorf("%s: %d %q, closes %v", name, r.status, r.body, r.Close)
 		}
 	}
 	s.is("a broken chunk", s.send(request{bare: true, body: "zz\r\n", headers: []string{"Content-Type: application/json", "Transfer-Encoding: chunked"}}), 400, "bad_request")
@@ -295,7 +295,7 @@ func TestTheOrderOfChecks(t *testing.T) {
 	good := bearer(t, s, claims{"sub": "alice", "exp": now.now().Add(1000 * time.Hour).Unix()})
 	drain := func() {
 		now.add(time.Hour)
-		for s.send(request{path: "/"}).StatusCode != 429 {
+		for s.send(request{path: "/"}).status != 429 {
 		}
 	}
 	drain()
@@ -324,12 +324,12 @@ func TestTheOrderOfChecks(t *testing.T) {
 	now.add(time.Hour)
 	bad.body = strings.Repeat("[", 50)
 	bad.headers[1] = "Content-Length: 50"
-	if r := s.send(bad); r.StatusCode != 400 || !strings.Contains(r.body, "-32700") {
-		t.Errorf("and the size: %d %s", r.StatusCode, r.body)
+	if r := s.send(bad); r.status != 400 || !strings.Contains(r.body, "-32700") {
+		t.Errorf("and the size: %d %s", r.status, r.body)
 	}
 	bad.body = strings.Repeat("[", 25) + strings.Repeat("]", 25)
-	if r := s.send(bad); r.StatusCode != 400 || !strings.Contains(r.body, "-32600") {
-		t.Errorf("and the JSON: %d %s", r.StatusCode, r.body)
+	if r := s.send(bad); r.status != 400 || !strings.Contains(r.body, "-32600") {
+		t.Errorf("and the JSON: %d %s", r.status, r.body)
 	}
 	// The subject's bucket stands after the token and before the media type: it
 	// is empty now where another subject's is not, and the client's neither.
@@ -358,7 +358,7 @@ func TestAPanicIsAnAnswerAndTheServerLivesOn(t *testing.T) {
 	late := false
 	s := start(t, c, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if late {
-			w.WriteHeader(200)
+			w.WriteHeader(http.StatusOK)
 			_, _ = w.Write([]byte(`{"half":`))
 		}
 		panic("/secret/path")

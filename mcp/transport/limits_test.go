@@ -3,12 +3,14 @@ package transport
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -63,8 +65,8 @@ func TestAClientIsLimitedAndToldForHowLong(t *testing.T) {
 		t.Errorf("Retry-After is %q", r.Header.Get("Retry-After"))
 	}
 	now.add(19 * time.Second)
-	if r := s.send(request{}); r.StatusCode != 429 || r.Header.Get("Retry-After") != "1" {
-		t.Errorf("a second before: %d, Retry-After %q", r.StatusCode, r.Header.Get("Retry-After"))
+	if r := s.send(request{}); r.status != 429 || r.Header.Get("Retry-After") != "1" {
+		t.Errorf("a second before: %d, Retry-After %q", r.status, r.Header.Get("Retry-After"))
 	}
 	// Health has a bucket of its own, and a small one.
 	for i := range healthBurst {
@@ -98,7 +100,7 @@ func TestAHundredThousandClientsTakeNoMoreRoom(t *testing.T) {
 	}
 	defer func() { _ = s.Close() }()
 	h := s.chain(echo)
-	r := httptest.NewRequest("DELETE", "/mcp", nil)
+	r := httptest.NewRequest(http.MethodDelete, "/mcp", nil)
 	r.Host, r.RemoteAddr = s.Addr().String(), "127.0.0.1:1"
 	ask := func(n int) {
 		r.Header.Set("X-Forwarded-For", netip.AddrFrom4([4]byte{11, byte(n >> 16), byte(n >> 8), byte(n)}).String())
@@ -158,8 +160,7 @@ func TestOneAddressCannotTakeAllConnections(t *testing.T) {
 	for i, one := range idle {
 		_ = one.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 		_, err := one.read.ReadByte()
-		timeout, ok := err.(net.Error)
-		if stays := ok && timeout.Timeout(); stays != (i < c.MaxConnsPerClient) {
+		if stays := errors.Is(err, os.ErrDeadlineExceeded); stays != (i < c.MaxConnsPerClient) {
 			t.Fatalf("connection %d of one address stays: %v (%v)", i, stays, err)
 		}
 	}
@@ -372,4 +373,26 @@ func TestAnAnswerIsReported(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("reported were %v", got)
 	}
+}
+
+func TestWhoHangsUpIsCountedAndEndsItsCall(t *testing.T) {
+	c := open()
+	counted, begun := make(chan Answer, 1), make(chan struct{})
+	c.Answered = func(a Answer) { counted <- a }
+	s := start(t, c, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-r.Context().Done()
+	}))
+	one := s.dial()
+	_, _ = io.WriteString(one, request{}.text(s.addr))
+	<-begun
+	_ = one.Close()
+	if got := <-counted; got != (Answer{statusGone, codeGone}) {
+		t.Errorf("it was counted as %v", got)
+	}
+}
+
+func TestAHandlerThatSaysNothingHasSaidYes(t *testing.T) {
+	s := start(t, open(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	s.is("nothing", s.send(request{}), 200, "")
 }

@@ -16,7 +16,7 @@ import (
 
 // Answer is what became of a request, for whoever counts.
 type Answer struct {
-	Status int    // HTTP status; 0 for a connection that was turned away before HTTP
+	Status int    // HTTP status; 0 for a connection that was turned away before HTTP, 499 for a client that hung up
 	Code   string // the error code of an answer of this package, "" for the handler's own
 }
 
@@ -124,7 +124,9 @@ func (s *Server) Serve(ctx context.Context, h http.Handler) error {
 		s.plan.Log.Warn("calls that had not ended were given up at the end of the shutdown")
 		_ = srv.Close()
 	}
-	<-ended
+	if err := <-ended; !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
+		s.plan.Log.Warn("connections were not accepted to the end", "error", err)
+	}
 	return nil
 }
 

@@ -161,8 +161,8 @@ func TestAServerSaysWhereItsTokensComeFrom(t *testing.T) {
 	about := "http://" + s.addr + "/.well-known/oauth-protected-resource/mcp"
 	r := s.send(request{method: "GET", path: "/.well-known/oauth-protected-resource/mcp"})
 	want := `{"resource":"http://` + s.addr + `/mcp","authorization_servers":["https://issuer.example"],"scopes_supported":["payments:read","payments:check"],"bearer_methods_supported":["header"]}`
-	if r.StatusCode != 200 || r.body != want {
-		t.Errorf("%d %s", r.StatusCode, r.body)
+	if r.status != 200 || r.body != want {
+		t.Errorf("%d %s", r.status, r.body)
 	}
 	s.is("HEAD", s.send(request{method: "HEAD", path: "/.well-known/oauth-protected-resource/mcp"}), 200, "")
 	s.is("POST", s.send(request{path: "/.well-known/oauth-protected-resource/mcp"}), 405, "method_not_allowed")
@@ -203,8 +203,8 @@ func TestAServerSaysWhereItsTokensComeFrom(t *testing.T) {
 			t.Errorf("%s: %s", url, got)
 		}
 		for _, path := range []string{paths[1], "/.well-known/oauth-protected-resource/mcp"} {
-			if r := s.send(request{method: "GET", path: path}); r.StatusCode != 200 || !strings.Contains(r.body, `"resource":"`+url+`"`) {
-				t.Errorf("%s at %s: %d %s", url, path, r.StatusCode, r.body)
+			if r := s.send(request{method: "GET", path: path}); r.status != 200 || !strings.Contains(r.body, `"resource":"`+url+`"`) {
+				t.Errorf("%s at %s: %d %s", url, path, r.status, r.body)
 			}
 		}
 		s.is("the URL as audience", s.with(bearer(t, s, claims{"aud": url, "scope": "payments:read payments:check"})), 200, "")
@@ -263,8 +263,8 @@ func TestTokensByTheirClaims(t *testing.T) {
 		r := s.with(bearer(t, s, test.change))
 		if test.want == "" {
 			s.is(name, r, 401, "invalid_token")
-		} else if r.StatusCode != 200 || !strings.Contains(r.body, `"subject":"`+test.want+`"`) || !strings.Contains(r.body, `"authorization":""`) {
-			t.Errorf("%s: %d %s", name, r.StatusCode, r.body)
+		} else if r.status != 200 || !strings.Contains(r.body, `"subject":"`+test.want+`"`) || !strings.Contains(r.body, `"authorization":""`) {
+			t.Errorf("%s: %d %s", name, r.status, r.body)
 		}
 	}
 	now.add(time.Hour + time.Minute - time.Second)

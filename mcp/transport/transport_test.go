@@ -116,7 +116,8 @@ func (r request) text(addr string) string {
 // reply is an answer and its body.
 type reply struct {
 	*http.Response
-	body string
+	status int
+	body   string
 }
 
 // send opens a connection, writes a request and reads the answer.
@@ -156,15 +157,15 @@ func (s *started) read(from *bufio.Reader, method string) reply {
 	if got := answer.Header.Get("X-Content-Type-Options"); got != "nosniff" {
 		s.t.Errorf("%d %s: X-Content-Type-Options is %q", answer.StatusCode, body, got)
 	}
-	return reply{answer, string(body)}
+	return reply{answer, answer.StatusCode, string(body)}
 }
 
 // is reports a reply that has another status or code; a code of "" is the
 // handler's own answer.
 func (s *started) is(what string, r reply, status int, code string) {
 	s.t.Helper()
-	if r.StatusCode != status || code != "" && r.body != `{"error":"`+code+`"}` {
-		s.t.Errorf("%s: %d %s, want %d %s", what, r.StatusCode, r.body, status, code)
+	if r.status != status || code != "" && r.body != `{"error":"`+code+`"}` {
+		s.t.Errorf("%s: %d %s, want %d %s", what, r.status, r.body, status, code)
 	}
 }
 
