@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
@@ -256,6 +257,60 @@ func appendText(t *testing.T, file, text string) {
 	defer f.Close()
 	if _, err := f.WriteString(text); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestMetricsAreShownOverStdioAsWell(t *testing.T) {
+	in, requests := io.Pipe()
+	answers, out := io.Pipe()
+	said := &transcript{changed: make(chan struct{}, 1)}
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(t.Context(), []string{"serve", "--dir", recorded(t, "02-settle-timeout"), "--metrics", "127.0.0.1:0"}, in, out, said, system())
+		out.Close()
+	}()
+	fmt.Fprintln(requests, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"check_before_pay","arguments":{"counterparty":"shop.example","amount":"0.01"}}}`)
+	if line, err := bufio.NewReader(answers).ReadString('\n'); err != nil || !strings.Contains(line, `"decision":"allow"`) {
+		t.Errorf("%v: %s", err, line)
+	}
+	s := &served{t: t, said: said}
+	s.metrics = s.find(`metrics: (\S+)`)
+	if got := s.scrape(); got[`settlewatch_verdicts_total{decision="allow"}`] != "1" || got["settlewatch_index_ready"] != "1" {
+		t.Errorf("%v", got)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	requests.Close()
+	if status := <-ended; status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	in.Close()
+}
+
+// A root that is not there is no reason to show nothing.
+func TestMetricsOfAServerWithoutARootSaySo(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), ".trace")
+	in, requests := io.Pipe()
+	said := &transcript{changed: make(chan struct{}, 1)}
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(t.Context(), []string{"serve", "--dir", dir, "--metrics", "127.0.0.1:0"}, in, io.Discard, said, system())
+	}()
+	s := &served{t: t, said: said}
+	s.metrics = s.find(`metrics: (\S+)`)
+	if got := s.scrape(); got["settlewatch_index_ready"] != "0" || got["settlewatch_log_ready"] != "0" || got["settlewatch_events"] != "" {
+		t.Errorf("before there is a root: %v", got)
+	}
+	if err := os.CopyFS(dir, os.DirFS(recorded(t, "02-settle-timeout"))); err != nil {
+		t.Fatal(err)
+	}
+	// The scrape opens it, as any question would.
+	if got := s.scrape(); got["settlewatch_index_ready"] != "1" || got["settlewatch_log_ready"] != "1" || got["settlewatch_runs"] != "1" {
+		t.Errorf("once there is one: %v", got)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	requests.Close()
+	if status := <-ended; status != 0 {
+		t.Errorf("exit status %d", status)
 	}
 }
 

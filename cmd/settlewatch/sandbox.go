@@ -116,7 +116,7 @@ func writtenBy(x *ingest.Indexer, o *serveOptions) []string {
 
 // reads are what a server reads after its start, besides what it writes.
 func (a *app) reads(x *ingest.Indexer, o *serveOptions) []string {
-	dirs := []string{"/etc", "/usr/share/zoneinfo", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/sys", "/proc/self", "/proc/sys"}
+	dirs := append([]string{"/etc", "/usr/share/zoneinfo", "/usr/share/ca-certificates", "/sys", "/proc/self", "/proc/sys"}, beyondEtc()...)
 	// The root may be recorded anew under its name, so the directory it stands in is
 	// left open, unless that is as good as everything.
 	around := filepath.Dir(x.Root())
@@ -129,6 +129,22 @@ func (a *app) reads(x *ingest.Indexer, o *serveOptions) []string {
 		templates = filepath.Join(x.Root(), "templates")
 	}
 	return append(append(dirs, there(templates)), o.http.readsLater()...)
+}
+
+// beyondEtc are the directories that what is read of /etc really lies in: on some
+// systems much of it is links. A resolver's file is replaced now and then, so the
+// directory is meant and not the file.
+func beyondEtc() []string {
+	var dirs []string
+	for _, file := range []string{
+		"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/localtime",
+		"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem",
+	} {
+		if real, err := filepath.EvalSymlinks(file); err == nil && !within(real, "/etc") {
+			dirs = append(dirs, filepath.Dir(real))
+		}
+	}
+	return dirs
 }
 
 // there is a directory, or the nearest one on the way to it that exists: what is
@@ -173,15 +189,17 @@ func resolved(path string) string {
 
 // ownTemp gives a process whose root lies in the directory for temporary files one of
 // its own, since it cannot have that one and leave the run files alone. It is "" where
-// there is no need for one.
-func (a *app) ownTemp(o *serveOptions) (dir string, err error) {
+// there is no need for one, or none to be had: then there is no index either when the
+// usual place cannot be used, and questions say so.
+func (a *app) ownTemp(o *serveOptions) string {
 	if a.env.sandbox == nil || !within(string(o.dir), os.TempDir()) {
-		return "", nil
+		return ""
 	}
-	if dir, err = os.MkdirTemp("", "settlewatch-"); err != nil {
-		return "", err
+	dir, err := os.MkdirTemp("", "settlewatch-")
+	if err != nil || os.Setenv("TMPDIR", dir) != nil {
+		return ""
 	}
-	return dir, os.Setenv("TMPDIR", dir)
+	return dir
 }
 
 // removeTemp removes what ownTemp made. By then the directory around it can no longer

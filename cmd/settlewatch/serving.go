@@ -29,8 +29,8 @@ func (a *app) beforeStart(s *serving) (err error) {
 	if s.metered, err = a.meter(s); err != nil {
 		return err
 	}
-	s.temp, err = a.ownTemp(s.options)
-	return err
+	s.temp = a.ownTemp(s.options)
+	return nil
 }
 
 // afterStart runs when everything is open and bound, and before anybody is
@@ -42,8 +42,10 @@ func (a *app) afterStart(ctx context.Context, s *serving) (end func(), err error
 		removeTemp(s.temp)
 		return nil, err
 	}
-	a.confine(ctx, s)
+	confining, stop := context.WithCancel(ctx)
+	a.confine(confining, s)
 	return func() {
+		stop()
 		hide()
 		removeTemp(s.temp)
 	}, nil
