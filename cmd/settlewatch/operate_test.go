@@ -314,6 +314,26 @@ func TestMetricsOfAServerWithoutARootSaySo(t *testing.T) {
 	}
 }
 
+func TestARootThatIsRecordedAnewIsReadByARestrictedServer(t *testing.T) {
+	root := recorded(t, "02-settle-timeout")
+	s := serveOperated(t, "--dir", root, "--guard-dir", filepath.Join(t.TempDir(), "guard"), "--http-insecure-no-auth")
+	if status, body := s.check("", "shop.example"); status != http.StatusOK || !strings.Contains(body, `"decision":"allow"`) {
+		t.Fatalf("a check is answered with %d: %s", status, body)
+	}
+	if err := os.Rename(root, root+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if status, body := s.check("", "other.example"); status != http.StatusOK || !strings.Contains(body, "not_ready") {
+		t.Errorf("a check without a root is answered with %d: %s", status, body)
+	}
+	if err := os.CopyFS(root, os.DirFS(root+".old")); err != nil {
+		t.Fatal(err)
+	}
+	if status, body := s.check("", "another.example"); status != http.StatusOK || !strings.Contains(body, `"decision":"allow"`) {
+		t.Errorf("a check of the new root is answered with %d: %s", status, body)
+	}
+}
+
 // The unit gives its verifier in the environment.
 func TestSettingsInTheEnvironmentReachTheServer(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
