@@ -185,7 +185,7 @@ func openKeyFile(path string, now time.Time, log *slog.Logger) (*keyFile, error)
 // current are the keys of the file as it is now. A file that cannot be used is
 // logged and changes nothing: a token is not good or bad by how far somebody is
 // with writing a file.
-func (f *keyFile) current(now time.Time) []key {
+func (f *keyFile) current(now time.Time) *[]key {
 	if f.mu.TryLock() { // whoever comes meanwhile takes the keys there are
 		defer f.mu.Unlock()
 		if d := now.Sub(f.checked); d >= checkEvery || d < 0 {
@@ -196,7 +196,7 @@ func (f *keyFile) current(now time.Time) []key {
 			}
 		}
 	}
-	return *f.keys.Load()
+	return f.keys.Load()
 }
 
 // read takes the file's keys if it has changed since it was last looked at.

@@ -3,14 +3,17 @@ package transport
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/internal/plain"
@@ -42,34 +45,51 @@ func Subject(ctx context.Context) string {
 // verifier says whose a token is.
 type verifier struct {
 	methods []string
-	keys    func(now time.Time) []key
+	keys    func(now time.Time) *[]key // another pointer means other keys
 	parser  *jwt.Parser
 	scopes  []string
 	now     func() time.Time
+
+	mu       sync.Mutex
+	verified *simplelru.LRU[[sha256.Size]byte, verified] // by the hash of the whole token
+}
+
+// verified is a token that was found good. An agent sends the same one for an
+// hour, and a signature costs more than all the rest of a request.
+type verified struct {
+	subject     string
+	from, until time.Time // with the leeway; from is zero where it always was good
+	keys        *[]key
+}
+
+// verifiedTokens is how many are kept.
+const verifiedTokens = 1024
+
+func newVerifier(methods, scopes []string, now func() time.Time, keys func(time.Time) *[]key) *verifier {
+	kept, err := simplelru.NewLRU[[sha256.Size]byte, verified](verifiedTokens, nil)
+	if err != nil {
+		panic(err) // the size is a positive constant
+	}
+	return &verifier{methods: methods, scopes: scopes, now: now, keys: keys, verified: kept}
 }
 
 // openVerifier reads the keys. The audience comes later: a server that derives
 // it knows it when it is bound.
 func openVerifier(a Auth, now func() time.Time, log *slog.Logger) (*verifier, error) {
-	v := &verifier{scopes: a.Scopes, now: now}
 	if a.Secret != "" {
 		secret, err := readSecret(a.Secret)
 		if err != nil {
 			return nil, errcode.Wrap(err, errcode.Usage, "a file of mode 0600 with 32 random bytes or more, such as openssl rand -hex 32 prints",
 				"use --auth-hmac-secret %s", plain.Quote(a.Secret, plain.Detail))
 		}
-		v.methods = []string{"HS256"}
-		keys := []key{{alg: "HS256", public: secret}}
-		v.keys = func(time.Time) []key { return keys }
-		return v, nil
+		keys := &[]key{{alg: "HS256", public: secret}}
+		return newVerifier([]string{"HS256"}, a.Scopes, now, func(time.Time) *[]key { return keys }), nil
 	}
 	file, err := openKeyFile(a.JWKS, now(), log)
 	if err != nil {
 		return nil, errcode.Wrap(err, errcode.Usage, "a regular file with the issuer's JWK set", "use --auth-jwks %s", plain.Quote(a.JWKS, plain.Detail))
 	}
-	v.methods = []string{"RS256", "ES256", "EdDSA"}
-	v.keys = file.current
-	return v, nil
+	return newVerifier([]string{"RS256", "ES256", "EdDSA"}, a.Scopes, now, file.current), nil
 }
 
 // expect sets what tokens must say.
@@ -171,14 +191,38 @@ func (v *verifier) subject(values []string) (string, *refused) {
 	if len(token) > maxToken {
 		return "", errLong
 	}
+	now := v.now()
+	hash, keys := sha256.Sum256([]byte(token)), v.keys(now)
+	v.mu.Lock()
+	known, ok := v.verified.Get(hash)
+	v.mu.Unlock()
+	if ok && known.keys == keys && !now.Before(known.from) && now.Before(known.until) {
+		return known.subject, nil
+	}
 	claims := jwt.MapClaims{}
-	if _, err := v.parser.ParseWithClaims(token, claims, v.keyOf); err != nil {
+	_, err := v.parser.ParseWithClaims(token, claims, func(t *jwt.Token) (any, error) { return keyFor(t, *keys) })
+	if err != nil {
 		return "", reason(err)
 	}
 	if !granted(claims, v.scopes) {
 		return "", errScope
 	}
-	return subjectOf(claims)
+	subject, refusal := subjectOf(claims)
+	if refusal == nil {
+		v.mu.Lock()
+		v.verified.Add(hash, verified{subject, when(claims.GetNotBefore, -leeway), when(claims.GetExpirationTime, leeway), keys})
+		v.mu.Unlock()
+	}
+	return subject, refusal
+}
+
+// when is the time of a claim that was checked, moved by the leeway.
+func when(claim func() (*jwt.NumericDate, error), by time.Duration) time.Time {
+	at, err := claim()
+	if err != nil || at == nil {
+		return time.Time{}
+	}
+	return at.Add(by)
 }
 
 func reason(err error) *refused {
@@ -194,10 +238,10 @@ func reason(err error) *refused {
 	return errForm
 }
 
-// keyOf finds the key of a token by its header. A header that brings its own
+// keyFor finds the key of a token by its header. A header that brings its own
 // key, or asks for extensions, is refused: none is understood here (RFC 7515,
 // sections 4.1.2 to 4.1.6 and 4.1.11).
-func (v *verifier) keyOf(token *jwt.Token) (any, error) {
+func keyFor(token *jwt.Token, keys []key) (any, error) {
 	for name, value := range token.Header {
 		switch strings.ToLower(name) {
 		case "crit", "jwk", "jku", "x5u", "x5c", "b64", "zip", "enc":
@@ -217,7 +261,7 @@ func (v *verifier) keyOf(token *jwt.Token) (any, error) {
 		return nil, errHeader
 	}
 	var found *key
-	for _, k := range v.keys(v.now()) {
+	for _, k := range keys {
 		if k.alg != token.Method.Alg() || has && k.id != id && k.alg != "HS256" {
 			continue
 		}

@@ -535,12 +535,58 @@ func TestKeysAreReadAgainWhenTheirFileChanges(t *testing.T) {
 	}
 }
 
+// A token that was found good is not verified each time, and is good no longer
+// for that.
+func TestATokenThatWasGoodIsHeldToTheClockAndTheKeys(t *testing.T) {
+	k := keys()
+	now := newClock()
+	c, path := withKeys(t, keySet(public(k.ec, "one", nil)))
+	c.Now = now.now
+	s := start(t, c, echo)
+	of := func(change claims) string {
+		return "Bearer " + s.token(signing{jwt.SigningMethodES256, k.ec, map[string]any{"kid": "one"}}, change)
+	}
+	at := now.now()
+	short := of(claims{"exp": at.Add(time.Minute).Unix(), "nbf": at.Add(-time.Minute).Unix()})
+	long := of(claims{"sub": "bob"})
+	for range 3 {
+		s.is("a short one", s.with(short), 200, "")
+		if r := s.with(long); r.status != 200 || !strings.Contains(r.body, `"subject":"bob"`) {
+			t.Errorf("%d %s", r.status, r.body)
+		}
+	}
+	if n := s.s.verifier.verified.Len(); n != 2 {
+		t.Errorf("%d tokens are remembered", n)
+	}
+	s.is("another signature under it", s.with(short[:len(short)-4]+"AAAA"), 401, "invalid_token")
+	now.add(-3 * time.Minute) // sockets would not live in the past
+	if who, refusal := s.s.verifier.subject([]string{short}); refusal == nil {
+		t.Errorf("before its time it is a token of %s", who)
+	}
+	now.add(3 * time.Minute)
+	s.is("in its time", s.with(short), 200, "")
+	now.add(3 * time.Minute)
+	s.is("after its time", s.with(short), 401, "invalid_token")
+	s.is("the long one", s.with(long), 200, "")
+	if err := os.WriteFile(path, []byte(keySet(public(k.other, "one", nil))), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	now.add(checkEvery)
+	s.is("the long one under other keys", s.with(long), 401, "invalid_token")
+	if err := os.WriteFile(path, []byte(keySet(public(k.other, "one", nil), public(k.ec, "two", nil))), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	now.add(checkEvery)
+	s.is("its key under another name", s.with(long), 401, "invalid_token")
+}
+
 func FuzzToken(f *testing.F) {
 	now := time.Now()
 	for _, text := range []string{"", "a.b.c", "eyJhbGciOiJub25lIn0.e30.", "eyJhbGciOiJIUzI1NiJ9.e30.AAAA"} {
 		f.Add(text)
 	}
-	v := &verifier{methods: []string{"RS256", "ES256", "EdDSA", "HS256"}, now: func() time.Time { return now }, keys: func(time.Time) []key { return []key{{alg: "HS256", public: []byte(secret)}} }}
+	shared := &[]key{{alg: "HS256", public: []byte(secret)}}
+	v := newVerifier([]string{"RS256", "ES256", "EdDSA", "HS256"}, nil, func() time.Time { return now }, func(time.Time) *[]key { return shared })
 	v.expect(issuer, "x")
 	f.Fuzz(func(t *testing.T, token string) {
 		if subject, refusal := v.subject([]string{"Bearer " + token}); refusal == nil {
