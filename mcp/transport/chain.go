@@ -102,7 +102,7 @@ type exchange struct {
 func (c *chain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{ResponseWriter: w, chain: c, r: r}
 	if conn := connOf(r.Context()); conn != nil {
-		conn.spoke.Store(true)
+		conn.called.Store(true)
 	}
 	if len(c.origins) > 0 {
 		w.Header().Set("Vary", "Origin")

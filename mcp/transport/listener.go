@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // door is a listener with ceilings: what is over them is closed before a byte
@@ -68,19 +69,33 @@ func (d *door) left(c *conn) {
 	}
 }
 
-// closeSilent closes the connections over which no request has come yet. The
-// library would wait for them when it shuts down.
-func (d *door) closeSilent() {
+// shut closes the connections that wait for nothing: the library would wait for
+// them when it shuts down. Over which nothing was heard they end at once; a
+// request that has begun to arrive gets a moment to become a call. stop ends
+// what shut has begun.
+func (d *door) shut() (stop func()) {
 	d.mu.Lock()
 	d.closed = true
-	var silent []*conn
+	d.mu.Unlock()
+	_ = d.Close()
+	d.closeThose(func(c *conn) bool { return !c.heard.Load() })
+	t := time.AfterFunc(arrival, func() { d.closeThose(func(c *conn) bool { return !c.called.Load() }) })
+	return func() { t.Stop() }
+}
+
+// arrival is how long a request may still take to arrive during a shutdown.
+const arrival = 500 * time.Millisecond
+
+func (d *door) closeThose(which func(*conn) bool) {
+	d.mu.Lock()
+	var found []*conn
 	for c := range d.open {
-		if !c.spoke.Load() {
-			silent = append(silent, c)
+		if which(c) {
+			found = append(found, c)
 		}
 	}
 	d.mu.Unlock()
-	for _, c := range silent {
+	for _, c := range found {
 		_ = c.Close()
 	}
 }
@@ -88,11 +103,20 @@ func (d *door) closeSilent() {
 // conn is a connection that was admitted.
 type conn struct {
 	net.Conn
-	door  *door
-	peer  netip.Addr
-	key   netip.Prefix
-	spoke atomic.Bool // a request has begun
-	once  sync.Once
+	door   *door
+	peer   netip.Addr
+	key    netip.Prefix
+	heard  atomic.Bool // something was read
+	called atomic.Bool // a request was read whole, but for its body
+	once   sync.Once
+}
+
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && !c.heard.Load() {
+		c.heard.Store(true)
+	}
+	return n, err
 }
 
 func (c *conn) Close() error {

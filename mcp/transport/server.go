@@ -118,8 +118,7 @@ func (s *Server) Serve(ctx context.Context, h http.Handler) error {
 	}
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
-	_ = s.door.Close()
-	s.door.closeSilent()
+	defer s.door.shut()()
 	if err := srv.Shutdown(limit); errors.Is(err, context.DeadlineExceeded) {
 		s.plan.Log.Warn("calls that had not ended were given up at the end of the shutdown")
 		_ = srv.Close()
