@@ -45,6 +45,26 @@ func TestAnUnansweredPaymentIsForAPerson(t *testing.T) {
 	s.want("allow", guard.Request{Amount: "0.25"})
 }
 
+func TestTheOldestOfTheReviewsThatWaitIsKnown(t *testing.T) {
+	s := newSite(t, "")
+	waiting := func(want int, since time.Time) {
+		t.Helper()
+		n, oldest, err := s.Waiting(t.Context())
+		if err != nil || n != want || !oldest.Equal(since) {
+			t.Errorf("%d wait, the oldest since %s, %v; want %d since %s", n, oldest, err, want, since)
+		}
+	}
+	waiting(0, time.Time{})
+	s.submit("r1", "op1", terms{})
+	first := s.clock.now()
+	older := s.want("review", guard.Request{Amount: "0.25"}, "open_partial")
+	s.clock.add(time.Hour)
+	s.want("review", guard.Request{Amount: "0.26"}, "open_partial")
+	waiting(2, first)
+	s.decide("rejected", older.ReviewID)
+	waiting(1, first.Add(time.Hour))
+}
+
 func TestARejectionSticksAndAnApprovalIsUsedOnce(t *testing.T) {
 	s := newSite(t, "")
 	s.submit("r1", "op1", terms{})

@@ -185,6 +185,17 @@ func (g *Guard) Reviews(ctx context.Context, q ReviewQuery) (*ReviewPage, error)
 	return page, nil
 }
 
+// Waiting is how many reviews are pending and when the oldest of them was opened, as
+// the log says. It asks nothing of the index, so it may be asked often.
+func (g *Guard) Waiting(ctx context.Context) (n int, oldest time.Time, err error) {
+	s, err := g.log.Read(ctx)
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	n, oldest = s.Waiting(g.now())
+	return n, oldest, nil
+}
+
 // suggestion says that a baseline would help when most of what waits waits only
 // because of the past (guard contract, section 6).
 func (g *Guard) suggestion(s *decision.State, now time.Time) string {

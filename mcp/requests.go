@@ -44,78 +44,97 @@ func (c *conn) refuse(id []byte, code int, message string) {
 	c.send(errorLine(id, code, message))
 }
 
+// incoming is one JSON-RPC message, its parts checked and not copied: they are
+// good as long as the document and the line they were read from.
+type incoming struct {
+	id     jsjson.Node
+	echo   []byte // the id as it was written; nil for a notification and an answer
+	method string // "" for an answer to a request, of which this server makes none
+	raw    []byte // the method as it was written
+	params jsjson.Node
+}
+
+// malformed is why a text is no proper message.
+type malformed struct {
+	id      []byte // what the refusal answers; nil where that is not known
+	code    int
+	message string
+}
+
+// readMessage reads one message. Whatever it lets pass has one reading.
+func readMessage(doc *jsjson.Doc, line []byte) (m incoming, wrong *malformed) {
+	if !utf8.Valid(line) {
+		return m, &malformed{nil, mcplib.PARSE_ERROR, "the line is not valid UTF-8. try: one JSON-RPC message a line, in UTF-8"}
+	}
+	if err := doc.Parse(line); err != nil {
+		return m, &malformed{nil, mcplib.PARSE_ERROR, "the line is not one JSON value: " + err.Error() + ". try: one JSON-RPC message a line"}
+	}
+	root := doc.Root()
+	switch root.Kind() {
+	case jsjson.Object:
+	case jsjson.Array:
+		return m, &malformed{nil, mcplib.INVALID_REQUEST, "batches are not supported. try: one JSON-RPC message a line"}
+	default:
+		return m, &malformed{nil, mcplib.INVALID_REQUEST, "a message must be a JSON object. try: one JSON-RPC message a line"}
+	}
+
+	m.id = root.Get("id")
+	switch m.id.Kind() {
+	case jsjson.Absent:
+	case jsjson.String, jsjson.Number:
+		if len(m.id.Raw()) > maxID {
+			return m, &malformed{nil, mcplib.INVALID_REQUEST, fmt.Sprintf("the request id is longer than %d bytes. try: a short id", maxID)}
+		}
+		m.echo = append([]byte(nil), m.id.Raw()...)
+	default:
+		return m, &malformed{nil, mcplib.INVALID_REQUEST, "a request id must be text or a number"}
+	}
+	if name, bad := unclear(root, "jsonrpc", "id", "method", "params"); bad {
+		return m, &malformed{nil, mcplib.INVALID_REQUEST, "the message has " + name + " more than once, or in another spelling"}
+	}
+	method := root.Get("method")
+	if method.Kind() == jsjson.Absent && (root.Get("result").Kind() != jsjson.Absent || root.Get("error").Kind() != jsjson.Absent) {
+		m.echo = nil
+		return m, nil
+	}
+	if string(root.Get("jsonrpc").Text()) != mcplib.JSONRPC_VERSION {
+		return m, &malformed{m.echo, mcplib.INVALID_REQUEST, `jsonrpc must be "2.0"`}
+	}
+	if method.Kind() != jsjson.String || len(method.Text()) == 0 {
+		return m, &malformed{m.echo, mcplib.INVALID_REQUEST, "method must be text"}
+	}
+	m.method, m.raw, m.params = string(method.Text()), method.Raw(), root.Get("params")
+	if m.echo == nil {
+		return m, nil
+	}
+	switch m.params.Kind() {
+	case jsjson.Absent, jsjson.Null:
+	case jsjson.Object:
+		if name, bad := unclear(m.params, "name", "arguments", "uri", "cursor", "task", "_meta"); bad {
+			return m, &malformed{m.echo, mcplib.INVALID_PARAMS, "params have " + name + " more than once, or in another spelling"}
+		}
+	default:
+		return m, &malformed{m.echo, mcplib.INVALID_PARAMS, "params must be an object"}
+	}
+	return m, nil
+}
+
 // dispatch handles one line. Protocol upkeep is done at once, on the reading
 // goroutine, so pings and cancellations pass calls that work; calls go to a lane.
 func (c *conn) dispatch(line []byte) {
 	if jsjson.Blank(line) {
 		return
 	}
-	if !utf8.Valid(line) {
-		c.refuse(nil, mcplib.PARSE_ERROR, "the line is not valid UTF-8. try: one JSON-RPC message a line, in UTF-8")
-		return
-	}
-	if err := c.doc.Parse(line); err != nil {
-		c.refuse(nil, mcplib.PARSE_ERROR, "the line is not one JSON value: "+err.Error()+". try: one JSON-RPC message a line")
-		return
-	}
-	root := c.doc.Root()
-	switch root.Kind() {
-	case jsjson.Object:
-	case jsjson.Array:
-		c.refuse(nil, mcplib.INVALID_REQUEST, "batches are not supported. try: one JSON-RPC message a line")
-		return
+	m, wrong := readMessage(&c.doc, line)
+	switch {
+	case wrong != nil:
+		c.refuse(wrong.id, wrong.code, wrong.message)
+	case m.method == "":
+	case m.echo == nil:
+		c.notified(m.method, m.params)
 	default:
-		c.refuse(nil, mcplib.INVALID_REQUEST, "a message must be a JSON object. try: one JSON-RPC message a line")
-		return
+		c.begin(c.newFlight(m), m.params)
 	}
-
-	id := root.Get("id")
-	var echo []byte
-	switch id.Kind() {
-	case jsjson.Absent:
-	case jsjson.String, jsjson.Number:
-		if len(id.Raw()) > maxID {
-			c.refuse(nil, mcplib.INVALID_REQUEST, fmt.Sprintf("the request id is longer than %d bytes. try: a short id", maxID))
-			return
-		}
-		echo = append([]byte(nil), id.Raw()...)
-	default:
-		c.refuse(nil, mcplib.INVALID_REQUEST, "a request id must be text or a number")
-		return
-	}
-	if name, bad := unclear(root, "jsonrpc", "id", "method", "params"); bad {
-		c.refuse(nil, mcplib.INVALID_REQUEST, "the message has "+name+" more than once, or in another spelling")
-		return
-	}
-	method := root.Get("method")
-	if method.Kind() == jsjson.Absent && (root.Get("result").Kind() != jsjson.Absent || root.Get("error").Kind() != jsjson.Absent) {
-		return // an answer; this server asks nothing
-	}
-	if string(root.Get("jsonrpc").Text()) != mcplib.JSONRPC_VERSION {
-		c.refuse(echo, mcplib.INVALID_REQUEST, `jsonrpc must be "2.0"`)
-		return
-	}
-	if method.Kind() != jsjson.String {
-		c.refuse(echo, mcplib.INVALID_REQUEST, "method must be text")
-		return
-	}
-	params := root.Get("params")
-	if echo == nil {
-		c.notified(string(method.Text()), params)
-		return
-	}
-	switch params.Kind() {
-	case jsjson.Absent, jsjson.Null:
-	case jsjson.Object:
-		if name, bad := unclear(params, "name", "arguments", "uri", "cursor", "task", "_meta"); bad {
-			c.refuse(echo, mcplib.INVALID_PARAMS, "params have "+name+" more than once, or in another spelling")
-			return
-		}
-	default:
-		c.refuse(echo, mcplib.INVALID_PARAMS, "params must be an object")
-		return
-	}
-	c.begin(c.newFlight(id, echo, method, params), params)
 }
 
 // unclear finds a member that readers of JSON could take for two things: one
@@ -129,21 +148,36 @@ func unclear(object jsjson.Node, names ...string) (string, bool) {
 	return "", false
 }
 
-// newFlight copies what a request needs out of its line. The message for the
-// library is written anew from the parsed one, so both see the same members;
-// arguments travel beside it, byte for byte, because the library's decoder
-// rejects numbers beyond float64 and folds letter case.
-func (c *conn) newFlight(id jsjson.Node, echo []byte, method, params jsjson.Node) *flight {
-	f := &flight{key: idKey(id), id: echo, method: string(method.Text()), call: &callInfo{draining: c.draining}}
-	isCall := f.method == string(mcplib.MethodToolsCall)
-	msg := make([]byte, 0, 64+len(echo)+len(method.Raw())+len(params.Raw()))
+// newFlight copies what a request needs out of its line.
+func (c *conn) newFlight(m incoming) *flight {
+	f := &flight{key: idKey(m.id), id: m.echo, method: m.method, msg: m.forLibrary(m.echo), call: m.call()}
+	f.call.draining = c.draining
+	if f.method == string(mcplib.MethodResourcesRead) {
+		f.uri = string(m.params.Get("uri").Text())
+	}
+	if f.call.fromWire {
+		if token := m.params.Get("_meta").Get("progressToken"); token.Kind() == jsjson.String || token.Kind() == jsjson.Number {
+			f.call.progress = c.progress(f, append([]byte(nil), token.Raw()...))
+		}
+	}
+	f.ctx, f.cancel = context.WithCancel(context.WithValue(c.work, callKey{}, f.call))
+	return f
+}
+
+// forLibrary is a request as the library gets it, written anew from the parsed
+// one, so both see the same members. Arguments of a tool call travel beside it,
+// byte for byte, because the library's decoder rejects numbers beyond float64
+// and folds letter case.
+func (m incoming) forLibrary(id []byte) []byte {
+	isCall := m.method == string(mcplib.MethodToolsCall)
+	msg := make([]byte, 0, 64+len(id)+len(m.raw)+len(m.params.Raw()))
 	msg = append(msg, `{"jsonrpc":"2.0","id":`...)
-	msg = append(msg, echo...)
+	msg = append(msg, id...)
 	msg = append(msg, `,"method":`...)
-	msg = append(msg, method.Raw()...)
+	msg = append(msg, m.raw...)
 	msg = append(msg, `,"params":{`...)
 	first := true
-	for key, value := range params.Members() {
+	for key, value := range m.params.Members() {
 		if isCall && string(key.Text()) == "arguments" {
 			continue
 		}
@@ -155,20 +189,15 @@ func (c *conn) newFlight(id jsjson.Node, echo []byte, method, params jsjson.Node
 		msg = append(msg, ':')
 		msg = append(msg, value.Raw()...)
 	}
-	msg = append(msg, '}', '}')
-	f.msg = msg
-	if f.method == string(mcplib.MethodResourcesRead) {
-		f.uri = string(params.Get("uri").Text())
+	return append(msg, '}', '}')
+}
+
+// call is what of a request the library does not get.
+func (m incoming) call() *callInfo {
+	if m.method != string(mcplib.MethodToolsCall) {
+		return &callInfo{}
 	}
-	if isCall {
-		f.call.fromWire = true
-		f.call.arguments = append([]byte(nil), params.Get("arguments").Raw()...)
-		if token := params.Get("_meta").Get("progressToken"); token.Kind() == jsjson.String || token.Kind() == jsjson.Number {
-			f.call.progress = c.progress(f, append([]byte(nil), token.Raw()...))
-		}
-	}
-	f.ctx, f.cancel = context.WithCancel(context.WithValue(c.work, callKey{}, f.call))
-	return f
+	return &callInfo{fromWire: true, arguments: append([]byte(nil), m.params.Get("arguments").Raw()...)}
 }
 
 func idKey(id jsjson.Node) string {
@@ -275,7 +304,7 @@ func (c *conn) retire(f *flight) {
 func (c *conn) handle(f *flight) (line []byte) {
 	defer func() {
 		if r := recover(); r != nil {
-			c.service.panicked(plain.Clean(f.method, plain.Detail), r)
+			c.service.panicked(f.ctx, plain.Clean(f.method, plain.Detail), r)
 			line = errorLine(f.id, mcplib.INTERNAL_ERROR, panicText)
 		}
 	}()
@@ -297,27 +326,38 @@ func (c *conn) handle(f *flight) (line []byte) {
 
 // errorAnswer words a protocol error of the library for the client.
 func (c *conn) errorAnswer(f *flight, response mcplib.JSONRPCError) []byte {
+	_, line := wordedError(response, f.id, f.method, f.uri, f.call.errorCode)
+	return line
+}
+
+// wordedError is a protocol error of the library in this product's words, and
+// its code. errorCode is what a handler wants in place of the library's.
+func wordedError(response mcplib.JSONRPCError, id []byte, method, uri string, errorCode int) (int, []byte) {
 	code, message := response.Error.Code, response.Error.Message
-	if f.call.errorCode != 0 {
-		code = f.call.errorCode
+	if errorCode != 0 {
+		code = errorCode
 	}
 	if code == mcplib.INVALID_REQUEST {
 		// The envelope was checked before: what the library could not decode
 		// are params, and its words are those of Go's decoder.
-		code, message = mcplib.INVALID_PARAMS, "the params of "+f.method+" do not have the shape the method takes"
+		code, message = mcplib.INVALID_PARAMS, "the params of "+method+" do not have the shape the method takes"
 	}
-	if f.method == string(mcplib.MethodResourcesRead) && f.call.errorCode == 0 && code != mcplib.INTERNAL_ERROR {
-		message = errorText(noResource(f.uri))
+	if method == string(mcplib.MethodResourcesRead) && errorCode == 0 && code != mcplib.INTERNAL_ERROR && !ofTransport[code] {
+		message = errorText(noResource(uri))
 	}
-	response.ID = mcplib.NewRequestId(json.RawMessage(f.id))
+	response.ID = mcplib.NewRequestId(json.RawMessage(id))
 	response.Error.Code = code
 	response.Error.Message = plain.Clean(message, 1000)
 	text, err := json.Marshal(response)
 	if err != nil || len(text) > answerLimit {
-		return errorLine(f.id, code, message)
+		return code, errorLine(id, code, message)
 	}
-	return append(text, '\n')
+	return code, append(text, '\n')
 }
+
+// ofTransport are the codes of errors that are about headers and versions, not
+// about what was asked for.
+var ofTransport = map[int]bool{mcplib.HEADER_MISMATCH: true, mcplib.MISSING_REQUIRED_CLIENT_CAPABILITY: true, mcplib.UNSUPPORTED_PROTOCOL_VERSION: true}
 
 // errorLine is a JSON-RPC error answer; a nil id is written as null.
 func errorLine(id []byte, code int, message string) []byte {

@@ -121,7 +121,7 @@ func unhex(c byte) (byte, bool) {
 
 func (s *service) readReceipt(ctx context.Context, request mcplib.ReadResourceRequest) (contents []mcplib.ResourceContents, err error) {
 	fail := func(err error) ([]mcplib.ResourceContents, error) {
-		coded := s.worded("resource", err)
+		coded := s.worded(ctx, "resource", err)
 		if info := callOf(ctx); info != nil {
 			info.errorCode = resourceErrorCode(ctx, coded.Code)
 		}
@@ -129,7 +129,7 @@ func (s *service) readReceipt(ctx context.Context, request mcplib.ReadResourceRe
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			s.panicked("resource", r)
+			s.panicked(ctx, "resource", r)
 			contents, err = nil, errors.New(panicText)
 		}
 	}()
@@ -187,7 +187,7 @@ func (s *service) listResources(ctx context.Context, _ any, request *mcplib.List
 	if err != nil {
 		var coded *errcode.Error
 		if !errors.As(err, &coded) {
-			s.log.Error("a request failed", "request", "resources/list", "error", err)
+			s.logOf(ctx).Error("a request failed", "request", "resources/list", "error", err)
 		}
 		return // this method has no way to say why; the tools do
 	}

@@ -240,7 +240,7 @@ func (s *service) handler(t tool, in *schema) server.ToolHandlerFunc {
 	return func(ctx context.Context, request mcplib.CallToolRequest) (result *mcplib.CallToolResult, err error) {
 		defer func() {
 			if r := recover(); r != nil {
-				s.panicked(t.name, r)
+				s.panicked(ctx, t.name, r)
 				result, err = nil, errors.New(panicText)
 			}
 		}()
@@ -250,7 +250,7 @@ func (s *service) handler(t tool, in *schema) server.ToolHandlerFunc {
 		}
 		found, err := t.run(ctx, args)
 		if err != nil {
-			return s.failed(t.name, err), nil
+			return s.failed(ctx, t.name, err), nil
 		}
 		return found.result(), nil
 	}
@@ -260,18 +260,26 @@ func (s *service) handler(t tool, in *schema) server.ToolHandlerFunc {
 // the log, they may hold paths.
 const panicText = "E_INTERNAL: the server failed while answering. try: call again, and report the server's log if it fails again"
 
-func (s *service) panicked(what string, r any) {
-	s.log.Error("a request panicked", "request", what, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+func (s *service) panicked(ctx context.Context, what string, r any) {
+	s.logOf(ctx).Error("a request panicked", "request", what, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 }
 
 // failed renders what a tool could not do. An error without a code was not
 // worded for an agent and may hold paths, so only the log gets its text.
-func (s *service) failed(tool string, err error) *mcplib.CallToolResult {
-	return refusal(s.worded(tool, err))
+func (s *service) failed(ctx context.Context, tool string, err error) *mcplib.CallToolResult {
+	return refusal(s.worded(ctx, tool, err))
+}
+
+// logOf is the log of what a request causes: its lines say who asked.
+func (s *service) logOf(ctx context.Context) *slog.Logger {
+	if who := actor(ctx); who != "" {
+		return s.log.With("actor", who)
+	}
+	return s.log
 }
 
 // worded is err if it has a code, else an E_INTERNAL that keeps its text back.
-func (s *service) worded(what string, err error) *errcode.Error {
+func (s *service) worded(ctx context.Context, what string, err error) *errcode.Error {
 	var coded *errcode.Error
 	if errors.As(err, &coded) && coded.Code != errcode.Internal {
 		return coded
@@ -279,7 +287,7 @@ func (s *service) worded(what string, err error) *errcode.Error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return errcode.New(errcode.Internal, "call again", "the call was stopped before it was answered")
 	}
-	s.log.Error("a request failed", "request", what, "error", err)
+	s.logOf(ctx).Error("a request failed", "request", what, "error", err)
 	return errcode.New(errcode.Internal, "call again, and report the server's log if it fails again",
 		"the server failed while answering")
 }

@@ -106,7 +106,7 @@ func (s *service) resolutions(ctx context.Context, refs ...ingest.Ref) []*decisi
 	}
 	found, err := s.guard.Resolutions(ctx, asked)
 	if err != nil || len(found) != len(refs) {
-		s.log.Warn("what people said of operations cannot be shown", "error", err)
+		s.logOf(ctx).Warn("what people said of operations cannot be shown", "error", err)
 		return none
 	}
 	return found

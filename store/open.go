@@ -111,6 +111,10 @@ func (x *Index) prepare(ctx context.Context) error {
 	if mode != "wal" {
 		return fmt.Errorf("open index: journal mode %q instead of wal (a network file system?)", mode)
 	}
+	// What a transaction cannot keep in memory goes beside the index: on the disk that
+	// was given to it, and where a process that was restricted may write. Where it
+	// cannot, the index cannot be written either, which shows by itself.
+	_, _ = x.write.ExecContext(ctx, "PRAGMA temp_store_directory = '"+strings.ReplaceAll(filepath.Dir(x.path), "'", "''")+"'")
 	have, err := x.version(ctx)
 	if err != nil {
 		return err

@@ -30,6 +30,7 @@ type environment struct {
 	executable func() (string, error) // absolute, links resolved
 	goos       string
 	dial       market.Dialer // of the toolset market; nil is the network
+	sandbox    *sandbox      // nil where the process is not this program's own
 }
 
 func system() environment {

@@ -209,7 +209,9 @@ func redated(events []byte, first time.Time) ([]byte, error) {
 // what it prints.
 func (d *demonstration) run(ctx context.Context, stdin string, args ...string) (string, error) {
 	var out, errs bytes.Buffer
-	sub := &app{stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs, env: d.a.env, width: d.width() - 2}
+	env := d.a.env
+	env.sandbox = nil // the server ends, and this process goes on
+	sub := &app{stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs, env: env, width: d.width() - 2}
 	root := sub.root()
 	root.SetArgs(append(args, "--dir", d.root))
 	err := sub.execute(ctx, root)

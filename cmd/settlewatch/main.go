@@ -21,7 +21,9 @@ func main() {
 	// there by mistake must not corrupt it.
 	stdout := os.Stdout
 	os.Stdout = os.Stderr
-	status := run(ctx, os.Args[1:], os.Stdin, stdout, os.Stderr, system())
+	env := system()
+	env.sandbox = processSandbox()
+	status := run(ctx, os.Args[1:], os.Stdin, stdout, os.Stderr, env)
 	stop()
 	os.Exit(status)
 }

@@ -27,11 +27,14 @@ func TestMain(m *testing.M) {
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			// Keys cost next to nothing here: a second for each passphrase adds up.
-			a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, env: system(), json: asksJSON(os.Args[1:]), keyCost: 4}
+			env := system()
+			env.sandbox = processSandbox()
+			a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, env: env, json: asksJSON(os.Args[1:]), keyCost: 4}
 			root := a.root()
 			root.SetArgs(os.Args[1:])
 			os.Exit(a.finish(ctx, a.execute(ctx, root)))
 		},
+		"settlewatch-attempts": attempts,
 	})
 }
 

@@ -63,7 +63,7 @@ New here? settlewatch demo tells the whole story on a trace of its own.`,
 		serve, a.build(), a.list(), a.receipt(), a.explain(), a.template(),
 		a.check(), a.review(), a.resolve(), a.baseline(), a.hold(), a.freeze(), a.unfreeze(), a.damage(), a.watch(),
 		a.headroom(), a.policy(), a.operator(), a.audit(),
-		a.reindex(), a.fsck(), a.status(), a.doctor(), a.install(), a.demo(), a.crashTest(), a.version(),
+		a.reindex(), a.fsck(), a.status(), a.doctor(), a.install(), a.demo(), a.crashTest(), a.systemdUnit(), a.version(),
 	)
 	a.help(root)
 	strictGroups(root)
@@ -125,6 +125,9 @@ func didYouMean(c *cobra.Command, args []string) string {
 
 // flagError says in our words what is wrong with a flag.
 func flagError(err error) error {
+	if worded := (*errcode.Error)(nil); errors.As(err, &worded) {
+		return worded
+	}
 	var invalid *pflag.InvalidValueError
 	var missing *pflag.ValueRequiredError
 	switch {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -21,7 +20,9 @@ import (
 type serveOptions struct {
 	rootOptions
 	guardOptions
-	market   marketOptions
+	market marketOptions
+	metricsOptions
+	http     httpOptions
 	toolsets []string
 	strict   bool
 }
@@ -36,16 +37,25 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 	_, defaults := mcp.Toolsets()
 	f.StringSliceVar(&o.toolsets, "toolset", defaults, "tools to offer, by set")
 	o.market.flags(f)
+	o.http.flags(f)
+	o.metricsFlags(f)
 }
 
 func (a *app) serve() (*cobra.Command, *serveOptions) {
 	var o serveOptions
 	c := a.command(&cobra.Command{
 		Use:   "serve [flags]",
-		Short: "serve MCP on stdin and stdout (what an agent's host starts)",
+		Short: "serve MCP on stdin and stdout (what an agent's host starts), or over HTTP",
 		Long: `Serve the tools of the chosen toolsets over MCP on stdin and stdout. stdout carries
 the protocol only; diagnostics go to stderr. The server ends when stdin ends, after
 answering every request it has read.
+
+With --http it serves over HTTP instead, until it is told to stop. Payment records are
+private: it then verifies the tokens of an authorization server (--auth-issuer with
+--auth-jwks or --auth-hmac-secret), or serves a loopback address without
+(--http-insecure-no-auth). It speaks no TLS: put a reverse proxy in front of it. Each of
+these flags can also stand in the environment, --http-rate as SETTLEWATCH_HTTP_RATE; lists
+have commas between their values.
 
 The policy is read once, at the start. One that has faults does not keep the server from
 starting: every check is then answered with not_ready, for a person to look into.
@@ -53,41 +63,51 @@ starting: every check is then answered with not_ready, for a person to look into
 The toolset market reads public offers from the instances that --market-instance names;
 without it this program opens no connection.`,
 		Args: operands(0, 0),
-	}, func(ctx context.Context, _ []string) error { return a.runServe(ctx, o) })
+	}, func(ctx context.Context, _ []string) error { return a.runServe(ctx, &o) })
 	o.flags(c.Flags())
 	return c, &o
 }
 
-func (a *app) runServe(ctx context.Context, o serveOptions) error {
+// runServe is told where the options are: the flags, and what the environment sets in
+// their place, point there.
+func (a *app) runServe(ctx context.Context, o *serveOptions) error {
 	if err := positive("sync-timeout", o.syncTimeout); err != nil {
 		return err
 	}
-	if err := a.startMarket(&o); err != nil {
+	if err := a.startMarket(o); err != nil {
 		return err
 	}
 	defer o.market.close()
-	if err := a.startPolicy(&o); err != nil {
+	overHTTP, err := a.overHTTP(o)
+	if err != nil {
 		return err
 	}
-	if in, ok := a.stdin.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
+	if err := a.startPolicy(o); err != nil {
+		return err
+	}
+	if in, ok := a.stdin.(*os.File); ok && !overHTTP && term.IsTerminal(int(in.Fd())) {
 		a.note("serving MCP on this terminal, one JSON-RPC message a line; an agent's host usually starts this. try: settlewatch --help")
 	}
 	root := newLateRoot(func(ctx context.Context) (*guard.Guard, *ingest.Indexer, error) {
 		return a.openGuard(ctx, o.rootOptions, o.guardOptions)
 	})
 	defer root.close()
-	// The index is built while the host still initialises; a root that is not
-	// there yet is tried again with each question.
-	go func() { _, _, _ = root.get() }()
-	return mcp.ServeStdio(ctx, lateTraces{root}, mcp.Options{
-		Version:  version(),
-		Toolsets: o.toolsets,
-		Guard: lateGuard{root, func(fault error) (*guard.Guard, error) {
-			return a.faultedGuard(o.rootOptions, o.guardOptions, fault)
-		}},
-		Market: o.market.tools(),
-		Log:    a.log(slog.LevelWarn),
-	}, a.stdin, a.stdout)
+	s := &serving{options: o, root: root, traces: lateTraces{root}, guard: lateGuard{root, func(fault error) (*guard.Guard, error) {
+		return a.faultedGuard(o.rootOptions, o.guardOptions, fault)
+	}}}
+	if err := a.beforeStart(s); err != nil {
+		return err
+	}
+	if overHTTP {
+		return a.serveHTTP(ctx, s)
+	}
+	root.begin()
+	end, err := a.afterStart(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return mcp.ServeStdio(ctx, s.traces, a.offered(s), a.stdin, a.stdout)
 }
 
 // startPolicy reads the policy a server judges by and says on stderr which it is
@@ -138,6 +158,10 @@ func newLateRoot(open func(context.Context) (*guard.Guard, *ingest.Indexer, erro
 	r.life, r.end = context.WithCancel(context.Background())
 	return r
 }
+
+// begin builds the index while clients still introduce themselves; a root that
+// is not there yet is tried again with each question.
+func (r *lateRoot) begin() { go func() { _, _, _ = r.get() }() }
 
 // get is the open guard and index.
 func (r *lateRoot) get() (*guard.Guard, *ingest.Indexer, error) {

@@ -75,6 +75,9 @@ func TestTheLifeOfAReview(t *testing.T) {
 			if (s.PendingFor(in, now) != nil) != (c.want == StatusPending) || s.Pending("", now) != btoi(c.want == StatusPending) {
 				t.Error("PendingFor and Pending disagree")
 			}
+			if n, oldest := s.Waiting(now); n != btoi(c.want == StatusPending) || n == 1 && !oldest.Equal(start) {
+				t.Errorf("Waiting disagrees: %d, the oldest since %s", n, oldest)
+			}
 			if (s.UsableFor(in, now) != nil) != (c.want == StatusApproved) || len(s.Approvals(now)) != btoi(c.want == StatusApproved) {
 				t.Error("UsableFor and Approvals disagree")
 			}

@@ -272,6 +272,19 @@ func (s *State) Approvals(now time.Time) []*ReviewState {
 	return all
 }
 
+// Waiting is how many reviews are pending, and when the oldest of them was opened.
+func (s *State) Waiting(now time.Time) (n int, oldest time.Time) {
+	s.live.Scan(func(_ string, r *ReviewState) bool {
+		if r.Status(now) == StatusPending {
+			if n++; n == 1 || r.At.Before(oldest) {
+				oldest = r.At
+			}
+		}
+		return true
+	})
+	return n, oldest
+}
+
 // Rejections yields the reviews that were rejected within the last hours and not
 // reopened, the latest rejection first.
 func (s *State) Rejections(now time.Time, hours int) iter.Seq[*ReviewState] {
