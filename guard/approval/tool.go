@@ -2,7 +2,12 @@ package approval
 
 import (
 	"encoding/json"
-	"time"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/settlewatch/settlewatch/guard/canon"
+	"github.com/settlewatch/settlewatch/internal/plain"
 )
 
 // The states of a tool call.
@@ -78,85 +83,162 @@ type Inspection struct {
 	PolicyVersion string // "" without a policy
 }
 
-// Inspect looks at a call. A nil policy is one that could not be read: the call
-// is ambiguous.
-func Inspect(p *ToolPolicy, c Call) Inspection { panic("") }
+// The rules of an inspection, in the order of their claims.
+const (
+	RuleDenyOnAmbiguity  = "deny-on-ambiguity"
+	RulePolicyVersion    = "policy-version"
+	RuleConcreteTool     = "concrete-tool"
+	RuleConcreteResource = "concrete-resource"
+	RuleConcreteArgs     = "concrete-args"
+	RuleHostBinding      = "host-binding"
+	RuleArgsHash         = "args-hash"
+	RuleToolAllowlist    = "tool-allowlist"
+	RuleResourceList     = "resource-allowlist"
+	RuleRisk             = "risk"
+)
+
+// MaxArguments bounds the arguments of a call, in bytes of their canonical text: a
+// person has to read them, and the log keeps them.
+const MaxArguments = 64 << 10
+
+// Inspect looks at a call, and no further than to the first thing that is wrong
+// with it. A nil policy is one that could not be read: the call is ambiguous.
+func Inspect(p *ToolPolicy, c Call) Inspection {
+	i := Inspection{Claims: []Claim{}}
+	i.Refused = i.inspect(p, c)
+	return i
+}
+
+func (i *Inspection) inspect(p *ToolPolicy, c Call) *Refusal {
+	if p != nil && !p.DenyOnAmbiguity {
+		// Noted, and nothing else: the one claim that fails and refuses nothing.
+		i.claim(RuleDenyOnAmbiguity, false, CodeAmbiguous, "the policy turns it off; what is ambiguous is denied all the same")
+	} else {
+		i.claim(RuleDenyOnAmbiguity, true, "", "what is ambiguous is denied")
+	}
+	if p == nil || p.hash == "" || Ambiguous(p.Version) {
+		return i.claim(RulePolicyVersion, false, CodeAmbiguous, "the policy cannot be read, or its version names none")
+	}
+	i.PolicyVersion = p.Version
+	i.claim(RulePolicyVersion, true, "", "policy "+plain.Quote(p.Version, 80))
+	if refused := i.names(RuleConcreteTool, "tool", c.Tool); refused != nil {
+		return refused
+	}
+	if refused := i.names(RuleConcreteResource, "resource", c.Resource); refused != nil {
+		return refused
+	}
+	if refused := i.arguments(p, c); refused != nil {
+		return refused
+	}
+	tool := plain.Quote(c.Tool, 80)
+	if !slices.Contains(p.AllowedTools, c.Tool) {
+		return i.claim(RuleToolAllowlist, false, CodeToolNotListed, "the policy does not list the tool "+tool)
+	}
+	i.claim(RuleToolAllowlist, true, "", "the policy lists the tool "+tool)
+	if list, ok := p.AllowedResources[c.Tool]; ok {
+		resource := plain.Quote(c.Resource, 80)
+		if !slices.Contains(list, c.Resource) {
+			return i.claim(RuleResourceList, false, CodeResourceNotListed, "the policy does not list the resource "+resource+" for the tool "+tool)
+		}
+		i.claim(RuleResourceList, true, "", "the policy lists the resource "+resource+" for the tool "+tool)
+	}
+	i.Risk = p.Risk(c.Tool)
+	i.claim(RuleRisk, true, "", i.Risk)
+	return nil
+}
+
+// claim notes what a rule found, and is the refusal when it found something wrong.
+func (i *Inspection) claim(rule string, passed bool, code, detail string) *Refusal {
+	i.Claims = append(i.Claims, Claim{rule, passed, detail})
+	if passed {
+		return nil
+	}
+	return &Refusal{code, detail}
+}
+
+func (i *Inspection) names(rule, what, value string) *Refusal {
+	if !utf8.ValidString(value) || Ambiguous(value) {
+		return i.claim(rule, false, CodeAmbiguous, "the "+what+" "+plain.Quote(value, 80)+" does not name one thing")
+	}
+	return i.claim(rule, true, "", what+" "+plain.Quote(value, 80))
+}
+
+func (i *Inspection) arguments(p *ToolPolicy, c Call) *Refusal {
+	if c.Arguments == nil {
+		return i.claim(RuleConcreteArgs, false, CodeAmbiguous, "there are no arguments; an approval is for certain ones, be they empty")
+	}
+	i.claim(RuleConcreteArgs, true, "", "there are arguments")
+	if c.Enveloped {
+		return i.claim(RuleHostBinding, false, CodeAmbiguous, "the call brings host_bound or _meta of its own, which only a trusted host may set")
+	}
+	bound, refused := c.Bind(p)
+	if refused != nil {
+		return i.claim(RuleHostBinding, false, refused.Code, refused.Detail)
+	}
+	i.Bound = bound
+	i.claim(RuleHostBinding, true, "", strconv.Itoa(len(bound.Keys))+" of the arguments are the host's")
+	hash, refused := argumentsHash(bound.Arguments)
+	if refused != nil {
+		return i.claim(RuleArgsHash, false, refused.Code, refused.Detail)
+	}
+	i.ArgsHash = hash
+	i.claim(RuleArgsHash, true, "", hash)
+	return nil
+}
+
+// argumentsHash is the args_hash of arguments that a log can hold and a person can
+// be shown.
+func argumentsHash(arguments json.RawMessage) (string, *Refusal) {
+	text, err := canon.Text(arguments, canon.JCS)
+	if err == nil {
+		// A text that is not its own canonical form is one the log refuses.
+		_, err = canon.Text(text, canon.JCS)
+	}
+	if err != nil {
+		return "", ambiguous("arguments: %v", err)
+	}
+	if len(text) > MaxArguments {
+		return "", ambiguous("the arguments have %d bytes, more than the %d a person can be asked to approve", len(text), MaxArguments)
+	}
+	return canon.Sum(text), nil
+}
 
 // Shown are the arguments a call would run with as people and logs see them:
-// canonical under [canon.JCS], those the policy redacts as hashes.
-func (i Inspection) Shown(p *ToolPolicy, c Call) (json.RawMessage, error) { panic("") }
+// canonical under [canon.JCS], those the policy redacts for the tool as hashes.
+func (i Inspection) Shown(p *ToolPolicy, c Call) (json.RawMessage, error) {
+	return Redact(i.Bound.Arguments, p.Redacted(c.Tool))
+}
+
+// result is the answer an inspection leads to when nothing comes after it.
+func (i Inspection) result() ToolResult {
+	r := ToolResult{State: Denied, Claims: i.Claims, ArgsHash: i.ArgsHash, Risk: i.Risk, PolicyVersion: i.PolicyVersion}
+	if i.Refused != nil {
+		return r.deny(i.Refused)
+	}
+	return r
+}
+
+// deny is r as a denial.
+func (r ToolResult) deny(why *Refusal) ToolResult {
+	r.State, r.DenyCode, r.Reason = Denied, why.Code, why.Detail
+	r.RequiresReceipt = why.Code == CodeAllowlistIsNotAuth || why.Code == CodeMissingReceipt
+	return r
+}
 
 // EvaluateTool is the answer of evaluate_tool_approval. It never authorises: being
 // listed is no approval.
-func EvaluateTool(p *ToolPolicy, c Call) ToolResult { panic("") }
+func EvaluateTool(p *ToolPolicy, c Call) ToolResult {
+	i := Inspect(p, c)
+	r := i.result()
+	if i.Refused == nil {
+		r = r.deny(&Refusal{CodeAllowlistIsNotAuth, "the policy lists this call; it runs with a receipt for it, and with no other"})
+		r.State = ReceiptRequired
+	}
+	return r
+}
 
 // DenyUnreadable is the answer to a policy, a call or a receipt that cannot be read,
 // where no error is to be given instead.
-func DenyUnreadable(err error) ToolResult { panic("") }
-
-// Times to live of a receipt (approvals contract, sections 4.6 and 9.7).
-const (
-	DefaultTTL  = 300 * time.Second  // without a policy's own, also the most a tool approval lives
-	MaxSpendTTL = 3600 * time.Second // the most a spend authorisation lives without a policy's own
-)
-
-// Issue is a person's decision on a call, or the gate's.
-type Issue struct {
-	Policy     *ToolPolicy
-	Call       Call
-	Actor      string
-	Decision   string   // [Allow] or [Deny]
-	Reason     string   // a note of the person; may be empty
-	TTLSeconds *float64 // nil: what the policy allows
-	Nonce      string   // new, never used before
-	Now        time.Time
-	// PolicyHash is what decides beside the tool policy, for a call that spends:
-	// the hash of the guard's policy. "" is the hash of Policy.
-	PolicyHash string
-	// Money is what a call spends; zero for one that does not.
-	Money Money
+func DenyUnreadable(err error) ToolResult {
+	return ToolResult{Claims: []Claim{}}.deny(ambiguous("%v", err))
 }
-
-// Receipt issues a receipt of version 1 under an HMAC key (approvals contract,
-// section 4.6).
-func (i Issue) HMAC(key HMACKey) ToolResult { panic("") }
-
-// Signed issues a receipt of version 2. behind is the review and the line of the
-// log it stands for; the zero value is for the auto key. The error is the
-// signer's.
-func (i Issue) Signed(by Signer, behind Approval) (ToolResult, error) { panic("") }
-
-// RequestHash is the hash a review is opened under and its receipt is bound to.
-// It is "" when the call does not pass inspection.
-func (i Issue) RequestHash() string { panic("") }
-
-// Presented is a call that wants to run, and what it brings.
-type Presented struct {
-	Policy  *ToolPolicy
-	Call    Call
-	Receipt *Receipt // nil: none
-	// Unreadable is why the receipt that came could not be read; Receipt is then nil.
-	Unreadable error
-	Keys       Keys
-	Now        time.Time
-	// Burnt reports whether a nonce was used up.
-	Burnt func(nonce string) bool
-	// Approved is the hash of the line by which a review stands approved, and false
-	// when it does not, by now.
-	Approved func(reviewID string) (decisionHash string, ok bool)
-	// Spend is what the gate says about a call that spends, asked again with the
-	// day's total of now; nil for one that does not. A receipt no person has signed
-	// counts only where it says [Locked].
-	Spend      *Verdict
-	PolicyHash string // as in [Issue]
-	Money      Money  // as in [Issue]
-}
-
-// Authorize is the answer of authorize_tool_call, in the order of the approvals
-// contract, section 4.7. It is pure: what it burns is in the answer, and whoever
-// asks has to hold the lock until that is in the log.
-func Authorize(a Presented) ToolResult { panic("") }
-
-// FinanceCode is the code of the six of the finance tools (approvals contract,
-// section 3.3) that stands for one of tool approval.
-func FinanceCode(code string) string { panic("") }
