@@ -347,6 +347,8 @@ const (
 	FinanceAmbiguousPolicy = "ambiguous_policy"
 )
 
+var financeAll = []string{FinancePolicyDeny, FinanceExpired, FinanceReplay, FinanceArgsChanged, FinanceMissingReceipt, FinanceAmbiguousPolicy}
+
 var financeCodes = map[string]string{
 	CodeAmbiguous: FinanceAmbiguousPolicy, CodeToolNotListed: FinanceAmbiguousPolicy, CodeResourceNotListed: FinanceAmbiguousPolicy,
 	CodeAllowlistIsNotAuth: FinanceMissingReceipt, CodeInvalidSignature: FinanceMissingReceipt, CodeMissingReceipt: FinanceMissingReceipt,
