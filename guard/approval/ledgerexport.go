@@ -73,14 +73,16 @@ func (x *LedgerExport) opened(raw []byte) error {
 	return nil
 }
 
-// denied fills in a refusal. It goes by the signature of its line: the receipt it
-// is about, if any, is another one.
+// denied fills in a refusal. One without an id goes by the signature of its line.
 func (r *Row) denied(raw []byte, l logLine) (err error) {
 	var d decision.Denied
 	if err := json.Unmarshal(raw, &d); err != nil {
 		return err
 	}
-	r.Event, r.ReasonCode, r.Tool, r.Scope, r.ReceiptID, r.ArgsHash = EventDeny, d.ReasonCode, d.Target, d.Scope, l.Sig, d.ArgsHash
+	r.Event, r.ReasonCode, r.Tool, r.Scope, r.ReceiptID, r.ArgsHash = EventDeny, d.ReasonCode, d.Target, d.Scope, d.ReceiptID, d.ArgsHash
+	if r.ReceiptID == "" {
+		r.ReceiptID = l.Sig
+	}
 	if r.Tool == "" {
 		r.Tool = d.Tool
 	}
