@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,7 +103,7 @@ func (g *Guard) view(r *decision.ReviewState, now time.Time, used map[string]dec
 	v := ReviewView{
 		ID: r.ReviewID, Status: statusOf(r, now, used), CreatedAt: r.At, Counterparty: r.Counterparty, Amount: r.Amount, Asset: r.Asset,
 		Template: r.Intent.Template, Reasons: r.Reasons, Names: r.Intent.Names, PayTo: r.PayTo, Resource: r.Resource, Network: r.Network,
-		AskedBy: r.Actor, ExpiresAt: r.ExpiresAt(now), Facts: r.Facts, Used: r.Used,
+		AskedBy: r.Actor, ExpiresAt: r.ExpiresAt(now), Facts: r.Facts, Used: r.Used, Call: r.Call,
 	}
 	if by, ok := used[r.ReviewID]; ok && v.Used == nil {
 		v.Used = &by
@@ -221,8 +222,9 @@ func (g *Guard) Decide(ctx context.Context, d Decision) ([]ReviewView, error) {
 		return nil, errcode.New(errcode.Input, "name a review", "no review was named")
 	}
 	var ids []string
+	var refusal error
 	s, err := g.decide(ctx, "", func(view *store.View, s *decision.State) ([]decision.Body, error) {
-		ids = nil
+		ids, refusal = nil, nil
 		now := g.now()
 		m, err := g.match(view, s, now)
 		if err != nil {
@@ -245,7 +247,18 @@ func (g *Guard) Decide(ctx context.Context, d Decision) ([]ReviewView, error) {
 			if body, err = g.sign(s, body, d.Signer, d.Decision == "approved" || d.Decision == "reopened"); err != nil {
 				return nil, err
 			}
-			bodies = append(bodies, body)
+			if bodies = append(bodies, body); r.Kind == decision.KindToolCall {
+				line, refused, err := g.decideCall(s, r, body, d, now)
+				if err != nil {
+					return nil, err
+				}
+				if refusal = refused; refused != nil {
+					return []decision.Body{line}, nil // it alone: all are decided or none
+				}
+				if line != nil {
+					bodies = append(bodies, line)
+				}
+			}
 			if d.Freeze {
 				for _, scope := range freezeScopes(r) {
 					bodies = append(bodies, decision.Frozen{Scope: scope, Reason: "review " + r.ReviewID + " was rejected" + because(d.Note)})
@@ -254,7 +267,7 @@ func (g *Guard) Decide(ctx context.Context, d Decision) ([]ReviewView, error) {
 		}
 		return bodies, nil
 	})
-	if err != nil {
+	if err = errors.Join(err, refusal); err != nil {
 		return nil, err
 	}
 	now := g.now()

@@ -111,6 +111,7 @@ type ReviewView struct {
 	Facts        []decision.Fact
 	Used         *decision.UsedBy
 	Warnings     []string
+	Call         *decision.Call // of a tool call; nil for a payment
 }
 
 // ReviewQuery asks for reviews, newest first.

@@ -58,7 +58,7 @@ func everyKind() []entry {
 		{"", Decided{ReviewID: "r-2", Decision: Approved}},
 		{"", Authorized{ReceiptID: "n-1", ReceiptHash: testHash, Receipt: `{"kind":"x"}`, Tool: "ledger.post", Scope: "tenant:a", ArgsHash: testHash, RequestHash: testHash, Approver: "alice",
 			ReviewID: "r-2", Spend: &Spend{"g", "PAY", "USD", "1.5", ""}, ExpiresAt: start.Add(time.Hour), Canon: "jcs-1"}},
-		{"agent-1", Denied{Tool: "authorize_tool_call", Target: "ledger.post", Scope: "tenant:a", ReasonCode: "expired_receipt", Detail: "it is over", ArgsHash: testHash, ReceiptID: "n-0", ReviewID: "r-0", Policy: "ops", Burnt: "n-0", Canon: "jcs-1"}},
+		{"agent-1", Denied{Tool: "authorize_tool_call", Target: "ledger.post", Scope: "tenant:a", ReasonCode: "expired_receipt", Detail: "it is over", ArgsHash: testHash, ReceiptID: "d-0", Presented: "n-0", ReviewID: "r-0", Policy: "ops", Burnt: "n-0", Canon: "jcs-1"}},
 		{"agent-1", Executed{ReceiptID: "n-1", ReceiptHash: testHash, Tool: "ledger.post", Scope: "tenant:a", ArgsHash: testHash, ReviewID: "r-2", Canon: "jcs-1"}},
 		{"", Recovered{File: "f", SHA256: testHash, Lines: 3, Carried: 0}},
 		{"", Adopted{File: "f", SHA256: testHash, Lines: 3, Carried: 1}},

@@ -61,7 +61,11 @@ func (f *fold) apply(l *line) {
 	f.pass(l.At)
 	f.lines, f.sig, f.at = l.Seq, l.Sig, l.At
 	if l.Seq == 1 {
-		f.first, f.began = l.Sig, l.At
+		f.first = l.Sig
+		switch l.body.(type) {
+		case *Recovered, *Adopted:
+			f.began = l.At
+		}
 	}
 	f.add(l, false)
 	if l.At.After(f.maxAt) {

@@ -272,10 +272,11 @@ type (
 		ReasonCode string `json:"reason_code"`
 		Detail     string `json:"detail"`
 		ArgsHash   string `json:"args_hash,omitempty"`
-		ReceiptID  string `json:"receipt_id,omitempty"`
+		ReceiptID  string `json:"receipt_id"`          // of the refusal
+		Presented  string `json:"presented,omitempty"` // id of the receipt that was refused
 		ReviewID   string `json:"review_id,omitempty"`
 		Policy     string `json:"policy,omitempty"`
-		Burnt      string `json:"burnt,omitempty"` // id of the receipt that this refusal used up
+		Burnt      string `json:"burnt,omitempty"` // Presented, where the refusal used it up
 		Canon      string `json:"canon"`
 	}
 	// Authorized holds a receipt that was issued. Where no such line is, there is no

@@ -35,8 +35,9 @@ func (s *State) Burnt(id string) bool {
 	return burnt
 }
 
-// Began is the time of the first line; zero for an empty log. What others issued
-// before it may have been used up in a log that is no longer this one.
+// Began is when the log began anew behind one that was set aside; zero for a log
+// that did not. A receipt of somebody else's from before may have been used up in
+// the log that is no longer this one.
 func (s *State) Began() time.Time { return s.began }
 
 // Spends yields the receipts that count in the day of a gate: those that were issued
@@ -63,8 +64,9 @@ func (s *State) Spends(gate string, now time.Time) iter.Seq[*ReceiptState] {
 
 func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
-// issue takes a receipt for issued. One that rests on a review counts only while the
-// review is approved, and an approval is worth one receipt.
+// issue takes a receipt for issued. One that rests on a review is issued once, when
+// the review was decided; what it is worth while the review stands otherwise is for
+// who verifies it to ask.
 func (f *fold) issue(l *line, b *Authorized, doubtful bool) {
 	if doubtful {
 		return
@@ -79,13 +81,13 @@ func (f *fold) issue(l *line, b *Authorized, doubtful bool) {
 		case !ok || old.Kind != KindToolCall:
 			f.ignore(l, errcode.ReviewNotFound, "there is no review of a tool call of that id")
 			return
-		case old.status != StatusApproved || old.expired(l.At) || old.ReceiptID != "":
-			f.ignore(l, errcode.ReviewDecided, "the review is not approved, or has its receipt already")
+		case old.status != StatusApproved && old.status != StatusRejected || old.Status(l.At) == StatusExpired || old.ReceiptID != "":
+			f.ignore(l, errcode.ReviewDecided, "the review is not decided, or has its receipt already")
 			return
 		}
 		r := old.copy()
 		r.ReceiptID = b.ReceiptID
-		if b.ExpiresAt.Before(r.deadline) {
+		if r.status == StatusApproved && b.ExpiresAt.Before(r.deadline) {
 			r.deadline = b.ExpiresAt // an approval is its receipt
 		}
 		f.keep(r)

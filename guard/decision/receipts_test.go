@@ -78,11 +78,11 @@ func TestAPaymentsReviewYieldsNoReceipt(t *testing.T) {
 
 func TestAReceiptThatIsRefusedForGoodIsUsedUp(t *testing.T) {
 	f := newFixture(t)
-	s := f.write(Denied{Tool: "authorize_tool_call", ReasonCode: "expired_receipt", ReceiptID: "n-1", Burnt: "n-1"})
+	s := f.write(Denied{Tool: "authorize_tool_call", ReasonCode: "expired_receipt", ReceiptID: "d-1", Presented: "n-1", Burnt: "n-1"})
 	if !s.Burnt("n-1") {
 		t.Error("it can be used again")
 	}
-	if s = f.write(Denied{Tool: "authorize_tool_call", ReasonCode: "changed_arguments", ReceiptID: "n-2"}); s.Burnt("n-2") {
+	if s = f.write(Denied{Tool: "authorize_tool_call", ReasonCode: "changed_arguments", ReceiptID: "d-2", Presented: "n-2"}); s.Burnt("n-2") {
 		t.Error("a refusal that names a receipt has used it up")
 	}
 	if _, err := writeOn(f.Log, []Body{receipt("n-1", "", start.Add(time.Hour))}); err == nil {

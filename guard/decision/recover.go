@@ -266,7 +266,7 @@ func (l *Log) beginning(c *Carried, old *State, how SetAside, adopt bool, now ti
 			b.ReviewID = ""
 			put(how.Actor, b)
 			put(how.Actor, Denied{Tool: "audit", Target: b.Tool, Scope: b.Scope, ReasonCode: "replay", Detail: "the log it was issued in was set aside",
-				ArgsHash: b.ArgsHash, ReceiptID: b.ReceiptID, Burnt: b.ReceiptID, Canon: b.Canon})
+				ArgsHash: b.ArgsHash, ReceiptID: "d-" + b.ReceiptID, Presented: b.ReceiptID, Burnt: b.ReceiptID, Canon: b.Canon})
 			c.Receipts++
 		}
 		return true

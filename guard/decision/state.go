@@ -37,7 +37,7 @@ type State struct {
 	receipts *btree.Map[string, *ReceiptState] // that were issued; by id
 	burnt    *btree.Map[string, struct{}]      // ids of receipts that are used up, of others' too
 	spends   *btree.Map[string, *ReceiptState] // issued ones that spend; by gate and the day they count in
-	began    time.Time                         // of the first line
+	began    time.Time                         // of a log that began anew
 
 	frozen   *btree.Map[string, *frozenState]
 	resolved *btree.Map[string, *Resolved]
