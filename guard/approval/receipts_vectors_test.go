@@ -355,4 +355,3 @@ func encoded(t testing.TB, v any) string {
 	}
 	return string(src)
 }
-
