@@ -119,7 +119,7 @@ func (f *fold) add(l *line, doubtful bool) {
 		}
 	case *Denied:
 		if b.Burnt != "" {
-			f.burn(b.Burnt, l)
+			f.burn(b.Burnt, l, false)
 		}
 	case *Authorized:
 		f.issue(l, b, doubtful)

@@ -13,13 +13,14 @@ type ReceiptState struct {
 	Authorized
 	Seq     int64     // of the line that holds it
 	At      time.Time // of that line
-	BurntAt time.Time // zero while it is unused
+	BurntAt time.Time // when it was used for a call; zero while it was not
+	void    bool      // a refusal used it up
 	counted string    // where it stands in spends
 }
 
 // Alive reports whether the receipt may still be used up at a time.
 func (r *ReceiptState) Alive(now time.Time) bool {
-	return r.BurntAt.IsZero() && now.Before(r.ExpiresAt)
+	return r.BurntAt.IsZero() && !r.void && now.Before(r.ExpiresAt)
 }
 
 // Receipt is the receipt that was issued under an id; nil when none was.
@@ -108,14 +109,17 @@ func (f *fold) count(r *ReceiptState) {
 	f.spends.Set(r.counted, r)
 }
 
-// burn uses a receipt up, and reports whether it had not been.
-func (f *fold) burn(id string, l *line) bool {
+// burn uses a receipt up, by a call or by a refusal, and reports whether it had not
+// been.
+func (f *fold) burn(id string, l *line, called bool) bool {
 	if _, again := f.burnt.Set(digest("receipt", id), struct{}{}); again {
 		return false
 	}
 	if old, ok := f.receipts.Get(id); ok {
 		r := *old
-		r.BurntAt = l.At
+		if r.void = !called; called {
+			r.BurntAt = l.At
+		}
 		f.count(&r)
 	}
 	return true
@@ -124,7 +128,7 @@ func (f *fold) burn(id string, l *line) bool {
 // execute uses a receipt up by a call. A second one is refused when it is to be
 // written, and changes nothing where it stands.
 func (f *fold) execute(l *line, b *Executed) {
-	if !f.burn(b.ReceiptID, l) {
+	if !f.burn(b.ReceiptID, l, true) {
 		f.ignore(l, errcode.Input, "that receipt was used before, and each is good for one call")
 		return
 	}

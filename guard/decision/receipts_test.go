@@ -145,6 +145,12 @@ func TestADayIsTheUTCDayAndExpiredReceiptsGiveTheirMoneyBack(t *testing.T) {
 	if got := ofTheDay(s, midnight.Add(time.Hour).In(time.FixedZone("far", -11*3600))); got != "carried" {
 		t.Errorf("%q", got)
 	}
+	// One that was presented when it could no longer be used was not spent.
+	f.force(midnight, spending("over", "1", midnight.Add(time.Minute)))
+	s = f.force(midnight.Add(2*time.Minute), Denied{Tool: "x", ReasonCode: "expired", ReceiptID: "d-1", Presented: "over", Burnt: "over"})
+	if got := ofTheDay(s, midnight.Add(3*time.Minute)); got != "carried late" || !s.Burnt("over") {
+		t.Errorf("%q", got)
+	}
 	s = f.force(midnight, spending("other", "1", midnight.Add(time.Hour)))
 	for range s.Spends("des", midnight) {
 		t.Error("a gate counts what is another's")

@@ -265,8 +265,7 @@ func (l *Log) beginning(c *Carried, old *State, how SetAside, adopt bool, now ti
 			b := r.Authorized
 			b.ReviewID = ""
 			put(how.Actor, b)
-			put(how.Actor, Denied{Tool: "audit", Target: b.Tool, Scope: b.Scope, ReasonCode: "replay", Detail: "the log it was issued in was set aside",
-				ArgsHash: b.ArgsHash, ReceiptID: "d-" + b.ReceiptID, Presented: b.ReceiptID, Burnt: b.ReceiptID, Canon: b.Canon})
+			put(how.Actor, Executed{ReceiptID: b.ReceiptID, ReceiptHash: b.ReceiptHash, Tool: b.Tool, Scope: b.Scope, ArgsHash: b.ArgsHash, Canon: b.Canon})
 			c.Receipts++
 		}
 		return true
