@@ -40,8 +40,12 @@ type Issue struct {
 	Spend *Verdict
 }
 
-// HMAC issues a receipt of version 1 (approvals contract, section 4.6).
+// HMAC issues a receipt of version 1 (approvals contract, section 4.6). Without a
+// key it issues none.
 func (i Issue) HMAC(key HMACKey) ToolResult {
+	if len(key.secret) == 0 {
+		return i.refuse(ambiguous("there is no key for HMAC receipts"))
+	}
 	r, _ := i.issue(func(receipt *Receipt) error { // the key does not fail
 		receipt.SchemaVersion = ReceiptV1
 		receipt.Signature = key.mac(receipt.Body())

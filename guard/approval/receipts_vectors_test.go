@@ -213,7 +213,7 @@ func TestVectorsOfReceiptsAmbiguousBinding(t *testing.T) {
 	}
 }
 
-func TestVectorsOfReceiptsHostBind(t *testing.T) {
+func Test49VectorsOfReceiptsHostBind(t *testing.T) {
 	for _, v := range readVectors(t).HostBind {
 		t.Run(v.Name, func(t *testing.T) {
 			b, refused := hostedCall(t, v.Call).Bind(policyOf(t, v.Policy))
@@ -274,7 +274,7 @@ func TestVectorsOfReceiptsIssue(t *testing.T) {
 	}
 }
 
-func TestVectorsOfReceiptsAuthorizeScenarios(t *testing.T) {
+func Test30VectorsOfReceiptsAuthorizeScenarios(t *testing.T) {
 	for _, v := range readVectors(t).Scenarios {
 		t.Run(v.Name, func(t *testing.T) {
 			burnt := map[string]bool{}
