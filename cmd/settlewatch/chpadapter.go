@@ -48,10 +48,11 @@ func adapt(in io.Reader, out io.Writer) error {
 	lines := bufio.NewReaderSize(in, 64<<10)
 	for {
 		line, long, err := adapterLine(lines)
-		if err != nil && !errors.Is(err, io.EOF) {
+		last := errors.Is(err, io.EOF)
+		switch {
+		case err != nil && !last:
 			return errcode.Wrap(err, errcode.Input, "", "read a request from stdin")
-		}
-		if err != nil && len(line) == 0 && !long {
+		case last && len(line) == 0 && !long:
 			return nil
 		}
 		answer := fmt.Appendf(nil, `{"ok":false,"error":"a request of more than %d bytes"}`, maxAdapterLine)
@@ -60,9 +61,6 @@ func adapt(in io.Reader, out io.Writer) error {
 		}
 		if _, err := out.Write(append(answer, '\n')); err != nil {
 			return errcode.Wrap(err, errcode.Internal, "check where standard output goes", "write the answer")
-		}
-		if err != nil {
-			return nil
 		}
 	}
 }

@@ -76,9 +76,16 @@ func ParseHostedCall(n jsjson.Node) (Call, error) {
 }
 
 // ReadHost is the envelope of a host in the _meta of a request. Whether that
-// host is trusted is for the caller to know; what is no envelope is ignored.
+// host is trusted is for the caller to know; what is no envelope is ignored. One
+// that can be read in two ways binds nothing, and calls under it are ambiguous.
 func ReadHost(meta jsjson.Node) Host {
-	envelope := meta.Get("cubiczan")
+	envelope, copies, _ := meta.Find("cubiczan")
+	if copies == 0 {
+		return Host{}
+	}
+	if _, err := canon.Append(nil, envelope, canon.Lexeme); err != nil || copies > 1 {
+		return Host{Bound: bytes.Clone(meta.Raw())} // it has no canonical form, which [Call.Bind] refuses
+	}
 	return Host{Bound: object(envelope.Get("host_bound")), Principal: object(envelope.Get("principal"))}
 }
 
@@ -122,9 +129,6 @@ type Refusal struct {
 	Code   string // one of the Code constants
 	Detail string // lower case, clean text
 }
-
-// Error implements error.
-func (r *Refusal) Error() string { return r.Code + ": " + r.Detail }
 
 // Bound are the arguments a call runs with: the model's, and over them the
 // host's.

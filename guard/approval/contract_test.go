@@ -171,8 +171,8 @@ func Test17TheSameQuestionHasTheSameAnswerByteForByte(t *testing.T) {
 		if string(x) != string(y) || errX != nil || errY != nil {
 			t.Errorf("%s\n%s", x, y)
 		}
-		i := sold(t)
-		if encoded(t, i.HMAC(strongKey)) != encoded(t, i.HMAC(strongKey)) || *signed(t, i, ana, behind) != *signed(t, i, ana, behind) {
+		first, again := sold(t), sold(t)
+		if encoded(t, first.HMAC(strongKey)) != encoded(t, again.HMAC(strongKey)) || *signed(t, first, ana, behind) != *signed(t, again, ana, behind) {
 			t.Error("a receipt depends on more than what it is issued for")
 		}
 	}

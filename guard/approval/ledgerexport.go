@@ -27,7 +27,6 @@ func (x *LedgerExport) Anchor() LedgerAnchor { return x.ledger.Anchor() }
 type logLine struct {
 	At   time.Time `json:"at"`
 	Type string    `json:"type"`
-	Sig  string    `json:"sig"`
 }
 
 // Line takes the next line of a log that verifies, and gives the row for it, without
@@ -43,7 +42,7 @@ func (x *LedgerExport) Line(raw []byte) ([]byte, error) {
 	case "opened":
 		return nil, x.opened(raw)
 	case "denied":
-		err = row.denied(raw, l)
+		err = row.denied(raw)
 	case "authorized":
 		err = row.authorized(raw)
 	case "executed":
@@ -73,16 +72,13 @@ func (x *LedgerExport) opened(raw []byte) error {
 	return nil
 }
 
-// denied fills in a refusal. One without an id goes by the signature of its line.
-func (r *Row) denied(raw []byte, l logLine) (err error) {
+// denied fills in a refusal.
+func (r *Row) denied(raw []byte) (err error) {
 	var d decision.Denied
 	if err := json.Unmarshal(raw, &d); err != nil {
 		return err
 	}
 	r.Event, r.ReasonCode, r.Tool, r.Scope, r.ReceiptID, r.ArgsHash = EventDeny, d.ReasonCode, d.Target, d.Scope, d.ReceiptID, d.ArgsHash
-	if r.ReceiptID == "" {
-		r.ReceiptID = l.Sig
-	}
 	if r.Tool == "" {
 		r.Tool = d.Tool
 	}
@@ -95,7 +91,7 @@ func (r *Row) denied(raw []byte, l logLine) (err error) {
 	if r.Scope != "" {
 		receipt.Scope = &r.Scope
 	}
-	r.Body, err = canon.Marshal(NewDenyReceipt(receipt, l.At))
+	r.Body, err = canon.Marshal(NewDenyReceipt(receipt, r.At))
 	return err
 }
 

@@ -112,15 +112,15 @@ func Inspect(p *ToolPolicy, c Call) Inspection {
 func (i *Inspection) inspect(p *ToolPolicy, c Call) *Refusal {
 	if p != nil && !p.DenyOnAmbiguity {
 		// Noted, and nothing else: the one claim that fails and refuses nothing.
-		i.claim(RuleDenyOnAmbiguity, false, CodeAmbiguous, "the policy turns it off; what is ambiguous is denied all the same")
+		_ = i.failed(RuleDenyOnAmbiguity, CodeAmbiguous, "the policy turns it off; what is ambiguous is denied all the same")
 	} else {
-		i.claim(RuleDenyOnAmbiguity, true, "", "what is ambiguous is denied")
+		i.passed(RuleDenyOnAmbiguity, "what is ambiguous is denied")
 	}
 	if p == nil || p.hash == "" || Ambiguous(p.Version) {
-		return i.claim(RulePolicyVersion, false, CodeAmbiguous, "the policy cannot be read, or its version names none")
+		return i.failed(RulePolicyVersion, CodeAmbiguous, "the policy cannot be read, or its version names none")
 	}
 	i.PolicyVersion = p.Version
-	i.claim(RulePolicyVersion, true, "", "policy "+plain.Quote(p.Version, 80))
+	i.passed(RulePolicyVersion, "policy "+plain.Quote(p.Version, 80))
 	if refused := i.names(RuleConcreteTool, "tool", c.Tool); refused != nil {
 		return refused
 	}
@@ -132,57 +132,60 @@ func (i *Inspection) inspect(p *ToolPolicy, c Call) *Refusal {
 	}
 	tool := plain.Quote(c.Tool, 80)
 	if !slices.Contains(p.AllowedTools, c.Tool) {
-		return i.claim(RuleToolAllowlist, false, CodeToolNotListed, "the policy does not list the tool "+tool)
+		return i.failed(RuleToolAllowlist, CodeToolNotListed, "the policy does not list the tool "+tool)
 	}
-	i.claim(RuleToolAllowlist, true, "", "the policy lists the tool "+tool)
+	i.passed(RuleToolAllowlist, "the policy lists the tool "+tool)
 	if list, ok := p.AllowedResources[c.Tool]; ok {
 		resource := plain.Quote(c.Resource, 80)
 		if !slices.Contains(list, c.Resource) {
-			return i.claim(RuleResourceList, false, CodeResourceNotListed, "the policy does not list the resource "+resource+" for the tool "+tool)
+			return i.failed(RuleResourceList, CodeResourceNotListed, "the policy does not list the resource "+resource+" for the tool "+tool)
 		}
-		i.claim(RuleResourceList, true, "", "the policy lists the resource "+resource+" for the tool "+tool)
+		i.passed(RuleResourceList, "the policy lists the resource "+resource+" for the tool "+tool)
 	}
 	i.Risk = p.Risk(c.Tool)
-	i.claim(RuleRisk, true, "", i.Risk)
+	i.passed(RuleRisk, i.Risk)
 	return nil
 }
 
-// claim notes what a rule found, and is the refusal when it found something wrong.
-func (i *Inspection) claim(rule string, passed bool, code, detail string) *Refusal {
-	i.Claims = append(i.Claims, Claim{rule, passed, detail})
-	if passed {
-		return nil
-	}
+// passed notes what a rule found in order.
+func (i *Inspection) passed(rule, detail string) {
+	i.Claims = append(i.Claims, Claim{rule, true, detail})
+}
+
+// failed notes what a rule found wrong.
+func (i *Inspection) failed(rule, code, detail string) *Refusal {
+	i.Claims = append(i.Claims, Claim{rule, false, detail})
 	return &Refusal{code, detail}
 }
 
 func (i *Inspection) names(rule, what, value string) *Refusal {
 	if !utf8.ValidString(value) || Ambiguous(value) {
-		return i.claim(rule, false, CodeAmbiguous, "the "+what+" "+plain.Quote(value, 80)+" does not name one thing")
+		return i.failed(rule, CodeAmbiguous, "the "+what+" "+plain.Quote(value, 80)+" does not name one thing")
 	}
-	return i.claim(rule, true, "", what+" "+plain.Quote(value, 80))
+	i.passed(rule, what+" "+plain.Quote(value, 80))
+	return nil
 }
 
 func (i *Inspection) arguments(p *ToolPolicy, c Call) *Refusal {
 	if c.Arguments == nil {
-		return i.claim(RuleConcreteArgs, false, CodeAmbiguous, "there are no arguments; an approval is for certain ones, be they empty")
+		return i.failed(RuleConcreteArgs, CodeAmbiguous, "there are no arguments; an approval is for certain ones, be they empty")
 	}
-	i.claim(RuleConcreteArgs, true, "", "there are arguments")
+	i.passed(RuleConcreteArgs, "there are arguments")
 	if c.Enveloped {
-		return i.claim(RuleHostBinding, false, CodeAmbiguous, "the call brings host_bound or _meta of its own, which only a trusted host may set")
+		return i.failed(RuleHostBinding, CodeAmbiguous, "the call brings host_bound or _meta of its own, which only a trusted host may set")
 	}
 	bound, refused := c.Bind(p)
 	if refused != nil {
-		return i.claim(RuleHostBinding, false, refused.Code, refused.Detail)
+		return i.failed(RuleHostBinding, refused.Code, refused.Detail)
 	}
 	i.Bound = bound
-	i.claim(RuleHostBinding, true, "", strconv.Itoa(len(bound.Keys))+" of the arguments are the host's")
+	i.passed(RuleHostBinding, strconv.Itoa(len(bound.Keys))+" of the arguments are the host's")
 	hash, refused := argumentsHash(bound.Arguments)
 	if refused != nil {
-		return i.claim(RuleArgsHash, false, refused.Code, refused.Detail)
+		return i.failed(RuleArgsHash, refused.Code, refused.Detail)
 	}
 	i.ArgsHash = hash
-	i.claim(RuleArgsHash, true, "", hash)
+	i.passed(RuleArgsHash, hash)
 	return nil
 }
 

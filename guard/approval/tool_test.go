@@ -356,6 +356,9 @@ func TestHostValuesOfTwoMeaningsAreRefused(t *testing.T) {
 		"a model that passes a name twice":      {Arguments: json.RawMessage(`{"query":1,"query":2}`), Host: Host{Bound: json.RawMessage(`{"tenant_id":"a","index":"i"}`)}},
 		"arguments that are no JSON":            {Arguments: json.RawMessage(`{"query":`), Host: Host{Bound: json.RawMessage(`{"tenant_id":"a","index":"i"}`)}},
 		"two envelopes and one name too many":   {Arguments: json.RawMessage(`{}`), Host: Host{Bound: json.RawMessage(`{"tenant_id":"a","x":1,"x":2}`)}.Under(HostBound(map[string]string{"index": "i"}))},
+		"an envelope that stands twice":         {Arguments: json.RawMessage(`{}`), Host: ReadHost(node(t, `{"cubiczan":{"host_bound":{"tenant_id":"a","index":"i"}},"cubiczan":{}}`))},
+		"an envelope with a name twice":         {Arguments: json.RawMessage(`{}`), Host: ReadHost(node(t, `{"cubiczan":{"host_bound":{},"host_bound":{"tenant_id":"a","index":"i"}}}`))},
+		"such an envelope under fixed values":   {Arguments: json.RawMessage(`{}`), Host: ReadHost(node(t, `{"cubiczan":{"principal":{"orgId":"a","orgId":"b"}}}`)).Under(HostBound(map[string]string{"tenant_id": "a", "index": "i"}))},
 		"no arguments, and the library is used": {Host: Host{Bound: json.RawMessage(`{"tenant_id":"a","index":"i"}`)}},
 	} {
 		c.Tool, c.Resource = "kb.search", "r"
@@ -501,7 +504,7 @@ func FuzzToolParsers(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := canon.Marshal(json.RawMessage(shown)); err != nil {
+		if _, err := canon.Marshal(shown); err != nil {
 			t.Fatalf("no log can hold %s: %v", shown, err)
 		}
 	})
