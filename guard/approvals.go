@@ -31,6 +31,8 @@ const (
 	ToolEvaluate      = "evaluate_tool_approval"
 	ToolAuthorize     = "authorize_tool_call"
 	toolReview        = "review" // a person's command
+	toolIssue         = "issue_approval_receipt"
+	toolApprove       = "approve_spend"
 )
 
 // Codes of refusals beside those of the approval package.

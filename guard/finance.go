@@ -113,6 +113,11 @@ type FinanceRequest struct {
 	Receipt    json.RawMessage // to run it; nil for none
 	Actor      string
 	Person     bool // as in ToolRequest
+	Off        bool // the synthetic tools are not offered here
+
+	// Action is what the caller says the gate should be asked; nil for nothing. It has
+	// to be what Args come to (approvals contract, section 7, W6).
+	Action json.RawMessage
 }
 
 // FinanceAnswer answers a FinanceRequest.
@@ -139,14 +144,18 @@ type financeCase struct {
 	of       *FinanceTool
 	echo     object // the arguments, for the result
 	argsHash string
-	wrong    string // why it could not be read
+	wrong    string           // why it could not be read
+	advice   *approval.Result // under a policy of the caller's
 	claimed  string
 }
 
 func (g *Guard) financeCase(tool string, r FinanceRequest) *financeCase {
-	q := &financeCase{claimed: "0", of: financeTool(r.Tool), toolCase: &toolCase{tool: tool, name: financePolicy, policy: toolPolicy(), actor: r.Actor, review: r.ReviewID,
+	q := &financeCase{claimed: "0", toolCase: &toolCase{tool: tool, name: financePolicy, policy: toolPolicy(), actor: r.Actor, review: r.ReviewID,
 		ttl: r.TTLSeconds, person: r.Person, hash: g.hash, advisory: r.Policy != nil}}
 	q.call.Tool, q.call.Resource = r.Tool, r.Scope
+	if !r.Off {
+		q.of = financeTool(r.Tool)
+	}
 	if r.Committed != nil {
 		claimed, ok := plainDecimal(string(r.Committed))
 		if !ok {
@@ -170,10 +179,55 @@ func (g *Guard) financeCase(tool string, r FinanceRequest) *financeCase {
 		return q
 	}
 	q.wrong = q.read(doc.Root())
-	if q.wrong == "" && r.Approver {
+	switch {
+	case q.wrong != "":
+	case r.Approver:
 		q.wrong = "an approver cannot be named: people approve with `settlewatch review approve`"
+	case r.Action != nil && !q.comesTo(r.Action):
+		q.wrong = "the action is not what the arguments come to"
+	case q.advisory:
+		q.advise(r.Policy)
 	}
 	return q
+}
+
+// comesTo reports whether an action of the protocol is the spending of the call.
+func (q *financeCase) comesTo(action json.RawMessage) bool {
+	var a approval.Action
+	n, err := parsed("action", action, approval.ParseAction, &a)
+	if err != nil {
+		return false
+	}
+	notional, ok := plainDecimal(string(n.Get("notional").Raw()))
+	confidence := ""
+	if a.Confidence != nil {
+		confidence = exactOf(string(n.Get("confidence").Raw()))
+	}
+	return ok && a.Action == q.spend.Action && a.Asset == q.spend.Asset && notional == q.spend.Notional && confidence == q.spend.Confidence
+}
+
+// advise asks a gate the caller brought. What it says permits nothing.
+func (q *financeCase) advise(policy json.RawMessage) {
+	var p approval.Policy
+	if _, err := parsed("policy", policy, approval.ParsePolicy, &p); err != nil {
+		q.wrong = errcode.Of(err).Message
+		return
+	}
+	f := func(text string) float64 {
+		d, _ := strconv.ParseFloat(text, 64) // an exact text of a number a double can hold
+		return d
+	}
+	a := approval.Action{Action: q.spend.Action, Asset: q.spend.Asset, Notional: f(q.spend.Notional)}
+	if q.spend.Confidence != "" {
+		c := f(q.spend.Confidence)
+		a.Confidence = &c
+	}
+	record, err := approval.Evaluate(a, p, f(q.claimed))
+	if err != nil {
+		q.wrong = errcode.Of(err).Message
+		return
+	}
+	q.advice = &record
 }
 
 // read holds the arguments to the tool, and makes of them what is bound and what the
@@ -382,6 +436,7 @@ func (g *Guard) finance(ctx context.Context, q *financeCase, decide func(s *deci
 		case q.wrong != "":
 			bodies, err = one(q.deny(a, approval.CodeAmbiguous, q.wrong, now))
 		case q.advisory:
+			a.State, a.Gate = q.advice.State, q.advice
 			bodies, err = one(q.deny(a, approval.CodeAmbiguous, "a policy of the caller's own permits nothing", now))
 		case why != "":
 			bodies, err = one(q.deny(a, approval.CodePolicyDeny, why, now))

@@ -163,6 +163,7 @@ func (c *conn) newFlight(id jsjson.Node, echo []byte, method, params jsjson.Node
 	if isCall {
 		f.call.fromWire = true
 		f.call.arguments = append([]byte(nil), params.Get("arguments").Raw()...)
+		f.call.meta = append([]byte(nil), params.Get("_meta").Raw()...)
 		if token := params.Get("_meta").Get("progressToken"); token.Kind() == jsjson.String || token.Kind() == jsjson.Number {
 			f.call.progress = c.progress(f, append([]byte(nil), token.Raw()...))
 		}

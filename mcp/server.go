@@ -13,6 +13,7 @@ import (
 	mcplib "github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"github.com/settlewatch/settlewatch/guard/approval"
 	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
@@ -24,14 +25,23 @@ type Options struct {
 	Guard    Guard        // what the toolset guard asks; without it (nil, not a nil pointer) the toolset cannot be named and is no default
 	Log      *slog.Logger // nil discards
 	MaxLine  int          // bytes of one stdio request line; 0 means 4 MiB
+
+	Approvals  Approvals     // what the toolset approvals asks; nil as for Guard
+	Operator   Operator      // what the toolset operator asks; nil as for Guard
+	Demo       bool          // offer the synthetic tools that spend
+	LedgerArgs bool          // inspect_audit_ledger shows arguments
+	Host       approval.Host // what the host has fixed of every call
+	TrustMeta  bool          // and what it says in params._meta counts as well
 }
 
 // toolset is a group of tools that is switched on by name.
 type toolset struct {
 	name         string
 	isDefault    bool
-	needsGuard   bool   // there is nothing to offer without Options.Guard
-	instructions string // what an agent is told when the toolset is on
+	has          func(Options) bool // whether there is somebody to ask; nil: there always is
+	asks         string             // whom it asks, in words
+	alone        bool               // it must not be offered beside another
+	instructions string             // what an agent is told when the toolset is on
 	tools        func(*service) []tool
 	register     func(*service) // resources and the like; may be nil
 }
@@ -40,7 +50,9 @@ type toolset struct {
 // its instructions are given.
 var toolsets = []toolset{
 	{name: "trace", isDefault: true, instructions: traceInstructions, tools: traceTools, register: traceResources},
-	{name: "guard", isDefault: true, needsGuard: true, instructions: guardInstructions, tools: guardTools},
+	{name: "guard", isDefault: true, has: func(o Options) bool { return o.Guard != nil }, asks: "a guard", instructions: guardInstructions, tools: guardTools},
+	{name: "approvals", has: func(o Options) bool { return o.Approvals != nil }, asks: "a guard", instructions: approvalsInstructions, tools: approvalTools},
+	{name: "operator", alone: true, has: func(o Options) bool { return o.Operator != nil }, asks: "an operator's key", instructions: operatorInstructions, tools: operatorTools},
 }
 
 // Toolsets lists the names Options.Toolsets takes; the second result holds the
@@ -77,6 +89,9 @@ type tool struct {
 	writes      bool // it changes something the product keeps
 	waits       bool // it mostly waits, so it must not hold up calls that work
 	run         func(ctx context.Context, a arguments) (answer, error)
+	// refused is told of every question that is not answered, before whoever asked
+	// is; its error stands in the place of the answer. It may be nil.
+	refused func(ctx context.Context, tool string, err *errcode.Error) error
 }
 
 // answer is what a tool found: the structured content its output schema
@@ -91,6 +106,8 @@ type service struct {
 	mcp       *server.MCPServer
 	traces    Traces
 	guard     Guard // nil when its toolset is not offered
+	options   Options
+	version   string
 	transport transport
 	log       *slog.Logger
 	waits     map[string]bool // tools that mostly wait
@@ -109,7 +126,7 @@ func build(t Traces, o Options, over transport) (*service, error) {
 	if version == "" {
 		version = "dev"
 	}
-	chosen, err := choose(o.Toolsets, o.Guard != nil)
+	chosen, err := choose(o)
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +146,8 @@ func build(t Traces, o Options, over transport) (*service, error) {
 		),
 		traces:    t,
 		guard:     o.Guard,
+		options:   o,
+		version:   version,
 		transport: over,
 		log:       log,
 		waits:     map[string]bool{},
@@ -148,11 +167,11 @@ func build(t Traces, o Options, over transport) (*service, error) {
 	return s, nil
 }
 
-// choose looks toolset names up. A guard that was asked for by name and is not
-// there is an error: an agent without its tools pays unchecked.
-func choose(names []string, guarded bool) ([]toolset, error) {
+// choose looks toolset names up. One that was asked for by name and has nobody to ask
+// is an error: an agent without its tools pays unchecked.
+func choose(o Options) ([]toolset, error) {
 	all, defaults := Toolsets()
-	named := names != nil
+	names, named := o.Toolsets, o.Toolsets != nil
 	if !named {
 		names = defaults
 	}
@@ -160,17 +179,22 @@ func choose(names []string, guarded bool) ([]toolset, error) {
 	for _, name := range names {
 		want[name] = true
 	}
+	sets := len(want)
 	var chosen []toolset
 	for _, ts := range toolsets {
 		if !want[ts.name] {
 			continue
 		}
+		if ts.alone && sets > 1 {
+			return nil, errcode.New(errcode.Usage, "start it by itself, in a process that no agent talks to",
+				"offer the toolset %s beside another: what it grants is a person's to grant", ts.name)
+		}
 		delete(want, ts.name)
 		switch {
-		case !ts.needsGuard || guarded:
+		case ts.has == nil || ts.has(o):
 			chosen = append(chosen, ts)
 		case named:
-			return nil, errcode.New(errcode.Usage, "leave "+ts.name+" out of the toolsets", "offer the toolset %s: this server was started without a guard", ts.name)
+			return nil, errcode.New(errcode.Usage, "leave "+ts.name+" out of the toolsets", "offer the toolset %s: this server was started without %s", ts.name, ts.asks)
 		}
 	}
 	for _, name := range names {
@@ -222,19 +246,32 @@ func (s *service) handler(t tool, in *schema) server.ToolHandlerFunc {
 		defer func() {
 			if r := recover(); r != nil {
 				s.panicked(t.name, r)
+				if t.refused != nil && t.refused(ctx, t.name, errcode.New(errcode.Internal, "", "the server failed while answering")) != nil {
+					s.log.Error("a request that panicked could not be written down", "request", t.name)
+				}
 				result, err = nil, errors.New(panicText)
 			}
 		}()
 		args, err := in.check(rawArguments(ctx, request))
 		if err != nil {
-			return refusal(err), nil
+			return s.refuse(ctx, t, errcode.Of(err)), nil
 		}
 		found, err := t.run(ctx, args)
 		if err != nil {
-			return s.failed(t.name, err), nil
+			return s.refuse(ctx, t, s.worded(t.name, err)), nil
 		}
 		return found.result(), nil
 	}
+}
+
+// refuse gives a refusal, once whoever has to be told of it has been.
+func (s *service) refuse(ctx context.Context, t tool, err *errcode.Error) *mcplib.CallToolResult {
+	if t.refused != nil {
+		if instead := t.refused(ctx, t.name, err); instead != nil {
+			err = s.worded(t.name, instead)
+		}
+	}
+	return refusal(err)
 }
 
 // panicText says that this program is at fault, and no more: the details are in
@@ -245,13 +282,9 @@ func (s *service) panicked(what string, r any) {
 	s.log.Error("a request panicked", "request", what, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 }
 
-// failed renders what a tool could not do. An error without a code was not
-// worded for an agent and may hold paths, so only the log gets its text.
-func (s *service) failed(tool string, err error) *mcplib.CallToolResult {
-	return refusal(s.worded(tool, err))
-}
-
-// worded is err if it has a code, else an E_INTERNAL that keeps its text back.
+// worded is err if it has a code, else an E_INTERNAL that keeps its text back: an
+// error without a code was not worded for an agent and may hold paths, so only the
+// log gets its text.
 func (s *service) worded(what string, err error) *errcode.Error {
 	var coded *errcode.Error
 	if errors.As(err, &coded) && coded.Code != errcode.Internal {
@@ -269,6 +302,7 @@ func (s *service) worded(what string, err error) *errcode.Error {
 type callInfo struct {
 	fromWire  bool            // arguments are what the client sent
 	arguments []byte          // nil if there were none
+	meta      []byte          // the _meta of the request, nil if there was none
 	actor     string          // who asks, where the transport knows: "" on stdio
 	draining  <-chan struct{} // closed when waits should end early
 	progress  func(done, total int, message string)

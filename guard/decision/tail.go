@@ -3,6 +3,7 @@ package decision
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 )
 
@@ -18,7 +19,8 @@ type Line struct {
 // verified and at nothing behind it, and reads no more of the log than that takes.
 // more reports whether there may be others before them.
 func (l *Log) Tail(ctx context.Context, before int64, n int, keep func(*Line) bool) (found []Line, more bool, err error) {
-	if _, err := l.Read(ctx); err != nil {
+	var bad *Unsound
+	if _, err := l.Read(ctx); err != nil && !errors.As(err, &bad) {
 		return nil, false, err
 	}
 	l.mu.Lock()
@@ -60,6 +62,14 @@ func (l *Log) Tail(ctx context.Context, before int64, n int, keep func(*Line) bo
 		return nil, false, l.cannot(err, "read the decisions log")
 	}
 	return found, more, nil
+}
+
+// Pinned reports whether the checkpoint that is kept covers every line that was read.
+func (l *Log) Pinned() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	pin, bad := l.readPin()
+	return bad == nil && pin.Count > 0 && pin.Count == l.look.lines && pin.Sig == l.look.sig
 }
 
 // backwards gives the lines before an offset, which follows a newline, to fn, the
