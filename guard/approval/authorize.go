@@ -185,16 +185,22 @@ func (i Issue) ttl() (time.Duration, *Refusal) {
 	}
 }
 
-// lifetimes are how many seconds a receipt lives, and at most.
+// lifetimes are how many seconds a receipt lives when nobody asks for a time, and at
+// most.
 func lifetimes(p *ToolPolicy, m Money) (standard, most float64) {
+	spends := m != Money{}
 	switch {
 	case p.MaxTTLSeconds > 0:
-		return p.MaxTTLSeconds, p.MaxTTLSeconds
-	case m != Money{}:
-		return DefaultTTL.Seconds(), MaxSpendTTL.Seconds()
+		most = p.MaxTTLSeconds
+	case spends:
+		most = MaxSpendTTL.Seconds()
 	default:
-		return DefaultTTL.Seconds(), DefaultTTL.Seconds()
+		most = DefaultTTL.Seconds()
 	}
+	if spends {
+		return min(most, DefaultTTL.Seconds()), most
+	}
+	return most, most
 }
 
 // issued is the answer that hands out a receipt.

@@ -452,10 +452,16 @@ func Test35TheLifetimeOfAReceiptHasEdges(t *testing.T) {
 			}
 		})
 	}
-	for p, want := range map[*ToolPolicy]time.Duration{standard: 300 * time.Second, mustPolicy(t, toolPolicy): 120 * time.Second} {
-		i := issue(p, hostedCall(t, postCall), Allow)
-		if issued, expiry := signed(t, i, ana, behind).Times(); expiry.Sub(issued) != want {
-			t.Errorf("nobody asks for a time, and it lives for %s, want %s", expiry.Sub(issued), want)
+	day := mustPolicy(t, edit(t, toolPolicy, "max_ttl_seconds", "86400"))
+	for p, want := range map[*ToolPolicy][2]time.Duration{
+		standard: {300 * time.Second, 300 * time.Second}, mustPolicy(t, toolPolicy): {120 * time.Second, 120 * time.Second}, day: {24 * time.Hour, 300 * time.Second},
+	} {
+		call, spend := issue(p, hostedCall(t, postCall), Allow), sold(t)
+		spend.Policy = p
+		for n, i := range []Issue{call, spend} {
+			if issued, expiry := signed(t, i, ana, behind).Times(); expiry.Sub(issued) != want[n] {
+				t.Errorf("nobody asks for a time, and it lives for %s, want %s", expiry.Sub(issued), want[n])
+			}
 		}
 	}
 }
