@@ -68,6 +68,9 @@ type ToolAnswer struct {
 	DenyID   string   // of that line, where it is a refusal
 }
 
+// grants reports whether the answer hands out a receipt that permits something.
+func (a *ToolAnswer) grants() bool { return a.Receipt != nil && a.Receipt.Decision == approval.Allow }
+
 // toolCase is a question about a tool call that was read.
 type toolCase struct {
 	tool     string // who asks the guard
@@ -178,7 +181,7 @@ func (g *Guard) answer(ctx context.Context, q *toolCase, decide func(s *decision
 			return nil, err
 		}
 		a.Advisory = q.advisory
-		if len(bodies) == 0 && a.Receipt == nil {
+		if len(bodies) == 0 && !a.grants() {
 			line, err := q.line(a, presented)
 			if err != nil {
 				return nil, err
@@ -250,7 +253,7 @@ func (g *Guard) request(s *decision.State, q *toolCase) (*ToolAnswer, []decision
 	}
 	intent := decision.Intent{Names: []string{}, Resource: call.Resource, Typed: "tool_call " + call.RequestHash}
 	review := s.PendingFor(intent, now)
-	if review == nil {
+	if review == nil && !q.person {
 		review = s.UsableFor(intent, now)
 	}
 	if q.review != "" {
@@ -397,6 +400,11 @@ func (g *Guard) reviewed(s *decision.State, q *toolCase, r *decision.ReviewState
 			why += ", noting " + plain.Quote(d.Note, plain.Detail)
 		}
 		a = q.denied(approval.CodeHumanDenied, "%s", why)
+		if issued := s.Receipt(r.ReceiptID); issued != nil && status == decision.StatusRejected {
+			if receipt, err := readReceipt([]byte(issued.Receipt)); err == nil && receipt.Decision == approval.Deny {
+				a.Receipt, a.ReceiptHash = receipt, receipt.Hash()
+			}
+		}
 	}
 	a.ReviewID = r.ReviewID
 	return a, nil

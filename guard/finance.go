@@ -484,7 +484,7 @@ func (g *Guard) RequestSpend(ctx context.Context, r FinanceRequest) (*FinanceAns
 		}
 		a.ReviewID, a.Pending, a.Handoff = asked.ReviewID, asked.Pending, asked.Handoff
 		switch {
-		case asked.Receipt != nil:
+		case asked.grants():
 			a.grant(asked.Receipt)
 			return nil, nil
 		case asked.Pending:

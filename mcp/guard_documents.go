@@ -220,6 +220,9 @@ func appendReview(dst []byte, r *guard.ReviewView, c cut) []byte {
 		in.text("resource", text(call.Resource))
 		in.text("risk", text(call.Risk))
 		in.text("args_hash", text(call.ArgsHash))
+		if c == uncut {
+			in.text("arguments", call.Arguments) // for people, who have to know what will run
+		}
 		o.dst = in.close()
 	}
 	optional("asked_by", r.AskedBy)

@@ -249,6 +249,10 @@ type shownReview struct {
 func (a *app) showReview(r shownReview) {
 	now := a.env.now()
 	a.put(bold, "review ", r.ID)
+	if r.Call != nil {
+		a.showCall(r)
+		return
+	}
 	p := payeeOf(r.ReviewView)
 	origin := func(name string) string {
 		if f, ok := fact(r.ReviewView, name); ok {
@@ -329,6 +333,9 @@ func (a *app) showReview(r shownReview) {
 func usedBy(u *decision.UsedBy) string {
 	if u.HoldID != "" {
 		return "hold " + u.HoldID
+	}
+	if u.ReceiptID != "" {
+		return "the call on receipt " + u.ReceiptID
 	}
 	return "the payment in " + operationIn(decision.Ref{Run: u.Run, Operation: u.Operation})
 }

@@ -21,6 +21,7 @@ import (
 type serveOptions struct {
 	rootOptions
 	guardOptions
+	approvalOptions
 	toolsets []string
 	strict   bool
 }
@@ -32,6 +33,7 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 	o.syncFlag(f)
 	f.Var(&o.checkpoint, "checkpoint", "file to keep a checkpoint of the decisions log in, where the agent cannot write")
 	f.BoolVar(&o.strict, "strict-start", false, "end with exit status 2 when the policy or the root cannot be read, instead of answering not_ready")
+	o.approvalOptions.flags(f, &o.guardOptions)
 	_, defaults := mcp.Toolsets()
 	f.StringSliceVar(&o.toolsets, "toolset", defaults, "tools to offer, by set")
 }
@@ -57,9 +59,14 @@ func (a *app) runServe(ctx context.Context, o serveOptions) error {
 	if err := positive("sync-timeout", o.syncTimeout); err != nil {
 		return err
 	}
+	host, err := o.hostBound()
+	if err != nil {
+		return err
+	}
 	if err := a.startPolicy(&o); err != nil {
 		return err
 	}
+	a.approvalEnvironment(&o.guardOptions)
 	if in, ok := a.stdin.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
 		a.note("serving MCP on this terminal, one JSON-RPC message a line; an agent's host usually starts this. try: settlewatch --help")
 	}
@@ -67,16 +74,28 @@ func (a *app) runServe(ctx context.Context, o serveOptions) error {
 		return a.openGuard(ctx, o.rootOptions, o.guardOptions)
 	})
 	defer root.close()
+	asks := lateGuard{root, func(fault error) (*guard.Guard, error) {
+		return a.faultedGuard(o.rootOptions, o.guardOptions, fault)
+	}}
+	operator, done, err := a.operatorSide(&o, asks)
+	if err != nil {
+		return err
+	}
+	defer done()
 	// The index is built while the host still initialises; a root that is not
 	// there yet is tried again with each question.
 	go func() { _, _, _ = root.get() }()
 	return mcp.ServeStdio(ctx, lateTraces{root}, mcp.Options{
-		Version:  version(),
-		Toolsets: o.toolsets,
-		Guard: lateGuard{root, func(fault error) (*guard.Guard, error) {
-			return a.faultedGuard(o.rootOptions, o.guardOptions, fault)
-		}},
-		Log: a.log(slog.LevelWarn),
+		Version:    version(),
+		Toolsets:   o.toolsets,
+		Guard:      asks,
+		Approvals:  asks,
+		Operator:   operator,
+		Demo:       o.demo,
+		LedgerArgs: o.args,
+		TrustMeta:  o.trustMeta,
+		Host:       host,
+		Log:        a.log(slog.LevelWarn),
 	}, a.stdin, a.stdout)
 }
 
