@@ -26,10 +26,10 @@ import (
 // The tools that ask the guard about tool calls and spending, by their names in the
 // log (approvals contract, section 3).
 const (
-	ToolEvaluateSpend = "evaluate_spend_gate"
-	ToolRequestAuth   = "request_authorization"
-	ToolEvaluate      = "evaluate_tool_approval"
-	ToolAuthorize     = "authorize_tool_call"
+	toolEvaluateSpend = "evaluate_spend_gate"
+	toolRequestAuth   = "request_authorization"
+	toolEvaluate      = "evaluate_tool_approval"
+	toolAuthorize     = "authorize_tool_call"
 	toolReview        = "review" // a person's command
 	toolIssue         = "issue_approval_receipt"
 	toolApprove       = "approve_spend"
@@ -51,6 +51,8 @@ type ToolRequest struct {
 	TTLSeconds *float64        // how long a receipt is to be good; nil: as the policy says
 	Host       approval.Host   // what the host has set, where it is trusted
 	Actor      string          // as in Request
+
+	Approver bool // the caller named somebody who approves
 
 	// Person is set where a person asks, in a process no agent talks to: a review is
 	// opened whatever the gate or an earlier refusal says, for the person to decide.
@@ -79,6 +81,7 @@ type toolCase struct {
 	policy   *approval.ToolPolicy
 	advisory bool
 	person   bool
+	approver bool // somebody was named who approves
 	actor    string
 	review   string
 	ttl      *float64
@@ -91,7 +94,7 @@ type toolCase struct {
 
 // toolCase reads a question.
 func (g *Guard) toolCase(tool string, r ToolRequest) *toolCase {
-	q := &toolCase{tool: tool, name: r.Policy, actor: r.Actor, review: r.ReviewID, ttl: r.TTLSeconds, person: r.Person}
+	q := &toolCase{tool: tool, name: r.Policy, actor: r.Actor, review: r.ReviewID, ttl: r.TTLSeconds, person: r.Person, approver: r.Approver}
 	var doc jsjson.Doc
 	if err := doc.Parse(r.Call); err != nil {
 		q.unread = err
@@ -217,7 +220,7 @@ func (g *Guard) Refused(ctx context.Context, tool, actor, code, detail string) e
 // EvaluateToolApproval answers evaluate_tool_approval: it says whether a call may go
 // to a person at all, and never permits one.
 func (g *Guard) EvaluateToolApproval(ctx context.Context, r ToolRequest) (*ToolAnswer, error) {
-	q := g.toolCase(ToolEvaluate, r)
+	q := g.toolCase(toolEvaluate, r)
 	return g.answer(ctx, q, func(*decision.State) (*ToolAnswer, []decision.Body, *approval.Receipt, error) {
 		if wrong := q.inspect(); wrong != nil {
 			return &ToolAnswer{ToolResult: *wrong}, nil, nil, nil
@@ -230,7 +233,7 @@ func (g *Guard) EvaluateToolApproval(ctx context.Context, r ToolRequest) (*ToolA
 // lists: it asks a person, and gives the receipt once the person has approved
 // (approvals contract, section 9.7b).
 func (g *Guard) RequestAuthorization(ctx context.Context, r ToolRequest) (*ToolAnswer, error) {
-	q := g.toolCase(ToolRequestAuth, r)
+	q := g.toolCase(toolRequestAuth, r)
 	return g.answer(ctx, q, func(s *decision.State) (*ToolAnswer, []decision.Body, *approval.Receipt, error) {
 		return g.request(s, q)
 	})
@@ -242,6 +245,9 @@ func (g *Guard) request(s *decision.State, q *toolCase) (*ToolAnswer, []decision
 	}
 	if q.advisory {
 		return q.denied(approval.CodeAmbiguous, "a policy of the caller's own permits nothing: name one of the policy file"), nil, nil, nil
+	}
+	if q.approver {
+		return q.denied(approval.CodeAmbiguous, "%s", noApprover), nil, nil, nil
 	}
 	now := g.now()
 	if why := g.stopped(s, q); why != "" {
@@ -278,6 +284,10 @@ func (g *Guard) request(s *decision.State, q *toolCase) (*ToolAnswer, []decision
 	}
 	return g.openCall(q, call, intent, now)
 }
+
+// noApprover answers who would name a person in the place of asking one (approvals
+// contract, section 7, W1).
+const noApprover = "an approver cannot be named: people approve with `settlewatch review approve`"
 
 // stopped says why nothing is permitted now, "" when something may be: a freeze holds
 // for tool calls as it does for payments.
@@ -421,7 +431,7 @@ func readReceipt(raw []byte) (*approval.Receipt, error) {
 // AuthorizeToolCall answers authorize_tool_call: it looks at the receipt, uses it up
 // on disk, and says AUTHORIZED only then (approvals contract, section 9.5).
 func (g *Guard) AuthorizeToolCall(ctx context.Context, r ToolRequest) (*ToolAnswer, error) {
-	q := g.toolCase(ToolAuthorize, r)
+	q := g.toolCase(toolAuthorize, r)
 	return g.answer(ctx, q, func(s *decision.State) (*ToolAnswer, []decision.Body, *approval.Receipt, error) {
 		if wrong := q.inspect(); wrong != nil {
 			return &ToolAnswer{ToolResult: *wrong}, nil, nil, nil

@@ -564,3 +564,58 @@ func TestATornLineIsSetAsideAndTheNextAnswerHasItsLine(t *testing.T) { // 69
 		t.Errorf("set aside are %v", torn)
 	}
 }
+
+// Receipts of version 1 are verified where there is a key, and stand for a person only
+// where that was asked for: whoever can verify one could have made it.
+func TestReceiptsUnderASharedKeyCountWhereTheyAreLetTo(t *testing.T) { // 33, 20, 31
+	s := ops(t)
+	key, err := approval.NewHMACKey(strings.Repeat("k", 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := approval.NewHMACKey(strings.Repeat("o", 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	issue := func(key approval.HMACKey, nonce string) *approval.Receipt {
+		t.Helper()
+		var call approval.Call
+		call.Tool, call.Resource, call.Arguments = "ledger.post", "tenant:north", json.RawMessage(`{"account": "1200-01", "amount": "2500.00", "fx": 1.5}`)
+		made := approval.Issue{Policy: s.Policy().ToolPolicy("ops"), Call: call, Actor: "ana", Decision: approval.Allow, Nonce: nonce, Now: s.clock.now()}.HMAC(key)
+		if made.Receipt == nil {
+			t.Fatalf("%+v", made)
+		}
+		return made.Receipt
+	}
+	wantCode(t, s.authorize(post, issue(key, "n-1")), approval.CodeInvalidSignature)
+	s.openWith(opsPolicy(""), func(o *guard.Options) { o.HMAC = &key })
+	wantCode(t, s.authorize(post, issue(key, "n-2")), approval.CodeMissingReceipt)
+	wantCode(t, s.authorize(post, issue(other, "n-3")), approval.CodeInvalidSignature)
+	s.openWith(opsPolicy(""), func(o *guard.Options) { o.HMAC, o.AllowHMAC = &key, true })
+	receipt := issue(key, "n-4")
+	if a := s.authorize(post, receipt); !a.Allowed {
+		t.Fatalf("%+v", a)
+	}
+	s.openWith(opsPolicy(""), func(o *guard.Options) { o.HMAC, o.AllowHMAC = &key, true })
+	wantCode(t, s.authorize(post, receipt), approval.CodeReplayed)
+	// A log that was begun anew cannot tell which of the older ones were used.
+	older := issue(key, "n-5")
+	s.clock.add(2 * time.Second)
+	f, err := os.OpenFile(s.Log().Path(), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString("{}\n"); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	s.openWith(opsPolicy(""), func(o *guard.Options) { o.HMAC, o.AllowHMAC = &key, true })
+	if _, err := s.Log().Recover(t.Context(), decision.SetAside{By: ana}); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, s.authorize(post, older), approval.CodeReplayed)
+	s.clock.add(time.Second)
+	if a := s.authorize(post, issue(key, "n-6")); !a.Allowed {
+		t.Errorf("%+v", a)
+	}
+}

@@ -182,7 +182,7 @@ func (g *Guard) financeCase(tool string, r FinanceRequest) *financeCase {
 	switch {
 	case q.wrong != "":
 	case r.Approver:
-		q.wrong = "an approver cannot be named: people approve with `settlewatch review approve`"
+		q.wrong = noApprover
 	case r.Action != nil && !q.comesTo(r.Action):
 		q.wrong = "the action is not what the arguments come to"
 	case q.advisory:
@@ -463,7 +463,7 @@ func one(line decision.Denied, err error) ([]decision.Body, error) {
 // contract, section 9.5): what the gate locks is authorised under the auto key, what
 // it does not is for a person or for nobody.
 func (g *Guard) RequestSpend(ctx context.Context, r FinanceRequest) (*FinanceAnswer, error) {
-	q := g.financeCase(ToolRequestAuth, r)
+	q := g.financeCase(toolRequestAuth, r)
 	return g.finance(ctx, q, func(s *decision.State, a *FinanceAnswer, now time.Time) ([]decision.Body, error) {
 		v, err := g.gateAt(s, q.spend, "", q.claimed, "", now)
 		if err != nil {

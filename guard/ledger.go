@@ -12,8 +12,8 @@ import (
 
 // The events of a ledger entry beside those of the approval package.
 const (
-	EventPending = "pending" // a person was asked
-	EventDecided = "decided" // a person has decided
+	eventPending = "pending" // a person was asked
+	eventDecided = "decided" // a person has decided
 )
 
 // LedgerEntry is a line of the log that is about approvals.
@@ -86,7 +86,7 @@ func entry(s *decision.State, l *decision.Line, arguments bool) (LedgerEntry, bo
 		if b.Call == nil {
 			return e, false
 		}
-		e.Event, e.Tool, e.Scope, e.ReviewID, e.ArgsHash = EventPending, b.Call.Tool, b.Call.Resource, b.ReviewID, b.Call.ArgsHash
+		e.Event, e.Tool, e.Scope, e.ReviewID, e.ArgsHash = eventPending, b.Call.Tool, b.Call.Resource, b.ReviewID, b.Call.ArgsHash
 		if arguments && json.Valid([]byte(b.Call.Arguments)) {
 			e.Arguments = json.RawMessage(b.Call.Arguments)
 		}
@@ -95,7 +95,7 @@ func entry(s *decision.State, l *decision.Line, arguments bool) (LedgerEntry, bo
 		if r == nil || r.Call == nil {
 			return e, false
 		}
-		e.Event, e.Tool, e.Scope, e.ReviewID, e.ArgsHash, e.Decision, e.Detail = EventDecided, r.Call.Tool, r.Call.Resource, b.ReviewID, r.Call.ArgsHash, b.Decision, b.Note
+		e.Event, e.Tool, e.Scope, e.ReviewID, e.ArgsHash, e.Decision, e.Detail = eventDecided, r.Call.Tool, r.Call.Resource, b.ReviewID, r.Call.ArgsHash, b.Decision, b.Note
 		for _, d := range r.Decisions {
 			if d.Seq == l.Seq {
 				e.Approver = decidedBy(&d)

@@ -66,7 +66,7 @@ func (g *Guard) EvaluateSpend(ctx context.Context, r SpendRequest) (*SpendAnswer
 			committed = q.claimed
 		}
 		v := q.judge(committed, unknown)
-		a.Result, a.Committed, a.Doubt = v.Record, committed, ""
+		a.Result, a.Committed, a.Doubt, a.Deny = v.Record, committed, "", nil
 		if v.Record.State != v.State {
 			a.stricter(v)
 		}
@@ -284,14 +284,14 @@ func (a *SpendAnswer) refusal(q *spendCase, v approval.Verdict, now time.Time) (
 	code, policy := CodePending, gateConfigured
 	if v.State == approval.Blocked {
 		code = approval.CodePolicyDeny
-		deny := approval.NewDenyReceipt(approval.DenyReceipt{ReceiptID: id, Tool: ToolEvaluateSpend, ReasonCode: code, Detail: shown(a.Reason), ArgsHash: q.actionHash}, now)
+		deny := approval.NewDenyReceipt(approval.DenyReceipt{ReceiptID: id, Tool: toolEvaluateSpend, ReasonCode: code, Detail: shown(a.Reason), ArgsHash: q.actionHash}, now)
 		a.Deny = &deny
 	}
 	detail := a.Reason
 	if a.Advisory {
 		policy, detail = "", "under a policy of the caller's: "+detail
 	}
-	return []decision.Body{decision.Denied{Tool: ToolEvaluateSpend, ReasonCode: code, Detail: shown(detail), ArgsHash: q.actionHash, ReceiptID: id, Policy: policy, Canon: approval.CanonName}}, nil
+	return []decision.Body{decision.Denied{Tool: toolEvaluateSpend, ReasonCode: code, Detail: shown(detail), ArgsHash: q.actionHash, ReceiptID: id, Policy: policy, Canon: approval.CanonName}}, nil
 }
 
 // longestNumber and largestExponent bound a number that is read exactly.

@@ -187,7 +187,7 @@ func (s *service) toolRequest(ctx context.Context, a arguments) guard.ToolReques
 	name, brought := a.policy()
 	return guard.ToolRequest{
 		Call: a.raw("call"), Policy: name, Brought: brought, Receipt: a.raw("receipt"), ReviewID: a.text("review_id"),
-		TTLSeconds: a.seconds("ttl_seconds"), Host: s.host(ctx), Actor: actor(ctx),
+		TTLSeconds: a.seconds("ttl_seconds"), Host: s.host(ctx), Actor: actor(ctx), Approver: a.raw("approver") != nil,
 	}
 }
 
@@ -205,9 +205,6 @@ func (s *service) requestAuthorization(ctx context.Context, a arguments) (answer
 	case call != nil && (tool != "" || a.raw("args") != nil):
 		return answer{}, errcode.New(errcode.Input, "call and policy for a listed tool, or tool and args for one that spends", "both call and tool are given")
 	case call != nil:
-		if a.raw("approver") != nil {
-			return answer{}, errcode.New(errcode.Input, "leave it out: people approve with `settlewatch review approve`", "\"approver\" cannot be named")
-		}
 		if a.raw("policy") == nil {
 			return answer{}, errcode.New(errcode.Input, "the name of a policy in toolPolicies", `"policy" is missing`)
 		}
