@@ -268,14 +268,12 @@ func (g *Guard) request(s *decision.State, q *toolCase) (*ToolAnswer, []decision
 		}
 	}
 	if review != nil {
-		a, err := g.reviewed(s, q, review, now)
-		return a, nil, nil, err
+		return g.reviewed(s, q, review, now), nil, nil, nil
 	}
 	if !q.person {
 		for r := range s.Rejections(now, g.policy.StickyRejectHours) {
 			if r.Intent.Same(intent) {
-				a, err := g.reviewed(s, q, r, now)
-				return a, nil, nil, err
+				return g.reviewed(s, q, r, now), nil, nil, nil
 			}
 		}
 		if n := s.Pending(q.actor, now); n >= g.policy.MaxPendingReviews {
@@ -378,11 +376,11 @@ func (q *toolCase) pending(id string, handoff *Handoff) *ToolAnswer {
 }
 
 // reviewed answers by what became of the review of a call.
-func (g *Guard) reviewed(s *decision.State, q *toolCase, r *decision.ReviewState, now time.Time) (*ToolAnswer, error) {
+func (g *Guard) reviewed(s *decision.State, q *toolCase, r *decision.ReviewState, now time.Time) *ToolAnswer {
 	var a *ToolAnswer
 	switch status := r.Status(now); status {
 	case decision.StatusPending:
-		return q.pending(r.ReviewID, g.handoff(r.ReviewID)), nil
+		return q.pending(r.ReviewID, g.handoff(r.ReviewID))
 	case decision.StatusApproved:
 		issued := s.Receipt(r.ReceiptID)
 		if issued == nil {
@@ -417,7 +415,7 @@ func (g *Guard) reviewed(s *decision.State, q *toolCase, r *decision.ReviewState
 		}
 	}
 	a.ReviewID = r.ReviewID
-	return a, nil
+	return a
 }
 
 func readReceipt(raw []byte) (*approval.Receipt, error) {
@@ -631,44 +629,48 @@ func authorized(r *approval.Receipt, spend *decision.Spend) (*decision.Authorize
 }
 
 // decideCall gives what a decision on a call writes beside its decided line: the
-// receipt. Where the gate says no by now, the refusal is written instead of the
-// decision, and is the error of it.
-func (g *Guard) decideCall(s *decision.State, r *decision.ReviewState, decided decision.Body, d Decision, now time.Time) (line decision.Body, refused, err error) {
+// receipt. Where the gate says no by now, the line is the refusal, to be written
+// instead of the decision, and refused says why.
+func (g *Guard) decideCall(s *decision.State, r *decision.ReviewState, decided decision.Body, d Decision, now time.Time) (line decision.Body, refused string, err error) {
 	known := d.Signer != nil && slices.ContainsFunc(g.policy.Operators, func(o decision.Operator) bool { return o.PublicKey == d.Signer.PublicKey() })
 	switch d.Decision {
 	case decision.Rejected:
 		if !known {
-			return nil, nil, nil // what tightens needs no signature, and then there is no receipt of it
+			return nil, "", nil // what tightens needs no signature, and then there is no receipt of it
 		}
 		line, err = g.receiptFor(r, decided, d.Signer, approval.Deny, now)
-		return line, nil, err
+		return line, "", err
 	case decision.Approved:
 	default:
-		return nil, nil, nil
+		return nil, "", nil
 	}
 	if !known {
-		return nil, nil, errcode.New(errcode.OperatorKey, "make a key with `settlewatch operator init` and name it in the policy",
+		return nil, "", errcode.New(errcode.OperatorKey, "make a key with `settlewatch operator init` and name it in the policy",
 			"approve review %s: a tool call runs on a signed receipt, and the policy names no operator who has signed", r.ReviewID)
 	}
 	if hash, ok := g.callPolicyHash(r.Call); !ok || hash != r.Call.PolicyHash {
-		return nil, nil, errcode.New(errcode.Policy, "have the agent ask again under the policy of now",
+		return nil, "", errcode.New(errcode.Policy, "have the agent ask again under the policy of now",
 			"approve review %s: the policy %s has changed since the review was opened", r.ReviewID, plain.Quote(r.Call.Policy, plain.Detail))
 	}
 	if r.Call.Spend != nil {
+		if len(d.IDs) > 1 {
+			// Each takes of the day the next is asked about.
+			return nil, "", errcode.New(errcode.Input, "approve it by itself", "approve review %s together with others: it spends", r.ReviewID)
+		}
 		v, err := g.gateAt(s, r.Call.Spend, "", "", g.signs(d.Signer), now)
 		if err != nil {
-			return nil, nil, err
+			return nil, "", err
 		}
 		if v.State == approval.Blocked {
 			why := "approval by " + g.signs(d.Signer) + " rejected: " + strings.Join(v.Reasons, "; ")
 			id, err := newID("d")
 			line := decision.Denied{Tool: toolReview, Target: shown(r.Call.Tool), Scope: shown(r.Call.Resource), ReasonCode: approval.CodePolicyDeny, Detail: shown(why),
 				ArgsHash: r.Call.ArgsHash, ReceiptID: id, ReviewID: r.ReviewID, Policy: shown(r.Call.Policy), Canon: approval.CanonName}
-			return line, errcode.New(errcode.Input, "reject it, or approve it when the gate has room again", "approve review %s: %s", r.ReviewID, plain.Clean(why, plain.Explanation)), err
+			return line, plain.Clean(why, plain.Explanation), err
 		}
 	}
 	line, err = g.receiptFor(r, decided, d.Signer, approval.Allow, now)
-	return line, nil, err
+	return line, "", err
 }
 
 // callPolicyHash is the hash, now, of the policy a call was put under.

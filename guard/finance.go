@@ -275,7 +275,8 @@ func (q *financeCase) read(args jsjson.Node) (wrong string) {
 			q.echo[name] = nil
 		}
 	}
-	q.call.Arguments = append(bound, '}')
+	bound = append(bound, '}')
+	q.call.Arguments = bound
 	return q.spending(values)
 }
 

@@ -257,6 +257,11 @@ func TestADayHoldsNoMoreThanItsCap(t *testing.T) { // 74, 16
 	if !big.Pending {
 		t.Fatalf("%+v", big)
 	}
+	// What is approved together would not count for each other.
+	both := []string{s.spend("place_equity_order", order("300")).ReviewID, s.spend("place_equity_order", order("301")).ReviewID}
+	if _, err := s.Decide(t.Context(), guard.Decision{IDs: both, Decision: decision.Approved, Signer: ana}); errcode.Of(err) == nil || errcode.Of(err).Code != errcode.Input {
+		t.Errorf("two were approved at once: %v", err)
+	}
 	for range 9 {
 		receipts = append(receipts, s.spend("place_equity_order", order("249")))
 	}

@@ -3,7 +3,6 @@ package guard
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -222,7 +221,7 @@ func (g *Guard) Decide(ctx context.Context, d Decision) ([]ReviewView, error) {
 		return nil, errcode.New(errcode.Input, "name a review", "no review was named")
 	}
 	var ids []string
-	var refusal error
+	var refusal *errcode.Error
 	s, err := g.decide(ctx, "", func(view *store.View, s *decision.State) ([]decision.Body, error) {
 		ids, refusal = nil, nil
 		now := g.now()
@@ -248,12 +247,14 @@ func (g *Guard) Decide(ctx context.Context, d Decision) ([]ReviewView, error) {
 				return nil, err
 			}
 			if bodies = append(bodies, body); r.Kind == decision.KindToolCall {
-				line, refused, err := g.decideCall(s, r, body, d, now)
+				line, why, err := g.decideCall(s, r, body, d, now)
 				if err != nil {
 					return nil, err
 				}
-				if refusal = refused; refused != nil {
-					return []decision.Body{line}, nil // it alone: all are decided or none
+				if why != "" {
+					// It alone is written: all are decided or none.
+					refusal = errcode.New(errcode.Input, "reject it, or approve it when the gate has room again", "approve review %s: %s", r.ReviewID, why)
+					return []decision.Body{line}, nil
 				}
 				if line != nil {
 					bodies = append(bodies, line)
@@ -267,8 +268,11 @@ func (g *Guard) Decide(ctx context.Context, d Decision) ([]ReviewView, error) {
 		}
 		return bodies, nil
 	})
-	if err = errors.Join(err, refusal); err != nil {
+	if err != nil {
 		return nil, err
+	}
+	if refusal != nil {
+		return nil, refusal
 	}
 	now := g.now()
 	var views []ReviewView

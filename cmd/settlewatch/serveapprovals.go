@@ -139,6 +139,9 @@ func (a *app) operatorSide(o *serveOptions, l lateGuard) (mcp.Operator, func(), 
 	if !slices.Contains(o.toolsets, "operator") {
 		return nil, nothing, nil
 	}
+	if len(o.toolsets) > 1 {
+		return nil, nothing, usage("--toolset operator stands alone, in a process that no agent talks to")
+	}
 	if o.start.fault != nil {
 		return nil, nothing, o.start.fault
 	}
