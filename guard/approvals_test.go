@@ -619,3 +619,29 @@ func TestReceiptsUnderASharedKeyCountWhereTheyAreLetTo(t *testing.T) { // 33, 20
 		t.Errorf("%+v", a)
 	}
 }
+
+func TestTheLedgerSaysWhetherItsEndIsPinned(t *testing.T) {
+	s := ops(t)
+	receipt := s.granted(post)
+	s.authorize(post, receipt)
+	page, err := s.Ledger(t.Context(), 0, 50, true)
+	if err != nil || !page.OK || page.Pinned {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	var events []string
+	for _, e := range page.Entries {
+		events = append(events, e.Event)
+		if e.Tool != "ledger.post" || e.Scope != "tenant:north" || e.ArgsHash != receipt.ArgsHash || (e.Arguments != nil) != (e.Event == "pending") {
+			t.Errorf("%+v", e)
+		}
+	}
+	if fmt.Sprint(events) != "[pending decided authorize execute]" || page.Entries[1].Approver != "ana" || page.Entries[1].Decision != decision.Approved {
+		t.Errorf("%v %+v", events, page.Entries)
+	}
+	pin := filepath.Join(t.TempDir(), "checkpoint")
+	s.openWith(opsPolicy(""), func(o *guard.Options) { o.Checkpoint = pin })
+	s.authorize(post, receipt)
+	if page, err = s.Ledger(t.Context(), 0, 50, false); err != nil || !page.Pinned || page.Lines != s.state().Lines() {
+		t.Errorf("%+v, %v", page, err)
+	}
+}

@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
@@ -8,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -417,5 +420,25 @@ func TestTheDayOfTheGateIsWhatTheTraceShows(t *testing.T) {
 	s.raw("r1", `{"event_id":"x","event_type":"x402.payment.submitted","occurred_at":"`+s.clock.now().Format("2006-01-02T15:04:05.000Z")+`","seq":900,"adapter":"trace-x402","role":"client","context_id":"odd","payload":{"x402_version":2,"requirements":{"amount":"?"}}}`+"\n")
 	if a := ask(); a.State != approval.Blocked || a.Doubt == "" {
 		t.Errorf("a day that cannot be added up: %+v", a)
+	}
+}
+
+func TestAtOneInstantADayHoldsNoMoreThanItsCap(t *testing.T) { // 16
+	s := ops(t)
+	var granted atomic.Int64
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			a, err := s.RequestSpend(context.Background(), guard.FinanceRequest{Tool: "place_equity_order", Args: json.RawMessage(order("249"))})
+			if err != nil {
+				t.Error(err)
+			} else if a.OK {
+				granted.Add(249)
+			}
+		})
+	}
+	wg.Wait()
+	if n := granted.Load(); n != 2490 {
+		t.Errorf("%d was authorised of a cap of 2500", n)
 	}
 }
