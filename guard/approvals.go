@@ -321,6 +321,9 @@ func (q *toolCase) policyHash() string {
 	return q.policy.Hash()
 }
 
+// longestReceipt is more than anybody means by for how long a receipt is to be good.
+const longestReceipt = 10 * 366 * 24 * time.Hour
+
 // lifetime is how long a receipt will be good (approvals contract, sections 4.6 and
 // 9.7).
 func (q *toolCase) lifetime() (time.Duration, *approval.Refusal) {
@@ -338,7 +341,7 @@ func (q *toolCase) lifetime() (time.Duration, *approval.Refusal) {
 	switch {
 	case math.IsNaN(seconds) || seconds*1000 < 1:
 		return 0, &approval.Refusal{Code: approval.CodeAmbiguous, Detail: "a receipt is good for more than 0 seconds"}
-	case seconds > most || seconds > approval.MaxSpendTTL.Seconds():
+	case seconds > most || seconds > longestReceipt.Seconds():
 		return 0, &approval.Refusal{Code: approval.CodeTTLExceedsPolicy, Detail: "the receipt would be good for longer than the policy allows"}
 	}
 	return time.Duration(seconds * float64(time.Second)).Truncate(time.Millisecond), nil

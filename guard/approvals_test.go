@@ -451,6 +451,24 @@ func TestTimesToLiveAreBounded(t *testing.T) { // 35, 65
 	}
 }
 
+func TestAPolicyMayLetReceiptsLastForLonger(t *testing.T) {
+	for most, want := range map[string]time.Duration{"7200": 2 * time.Hour, "0.5": 500 * time.Millisecond} {
+		s := newSite(t, opsPolicy(`, "max_ttl_seconds": `+most))
+		receipt := s.granted(post)
+		issued, expiry := receipt.Times()
+		if expiry.Sub(issued) != want {
+			t.Errorf("%s: it is good for %s", most, expiry.Sub(issued))
+		}
+		if s.clock.add(want - time.Millisecond); !s.authorize(post, receipt).Allowed {
+			t.Errorf("%s: it is over too early", most)
+		}
+	}
+	s := newSite(t, opsPolicy(`, "max_ttl_seconds": 9007199254740991`))
+	if a := s.request(post, ""); a.DenyCode != approval.CodeTTLExceedsPolicy {
+		t.Errorf("for ever: %+v", a)
+	}
+}
+
 func TestWhatThePolicyRedactsIsAHashInTheLogAndStillBound(t *testing.T) {
 	s := newSite(t, opsPolicy(`, "redact": {"ledger.post": ["account"]}`))
 	receipt := s.granted(post)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"math/big"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -213,16 +212,7 @@ func (q *financeCase) advise(policy json.RawMessage) {
 		q.wrong = errcode.Of(err).Message
 		return
 	}
-	f := func(text string) float64 {
-		d, _ := strconv.ParseFloat(text, 64) // an exact text of a number a double can hold
-		return d
-	}
-	a := approval.Action{Action: q.spend.Action, Asset: q.spend.Asset, Notional: f(q.spend.Notional)}
-	if q.spend.Confidence != "" {
-		c := f(q.spend.Confidence)
-		a.Confidence = &c
-	}
-	record, err := approval.Evaluate(a, p, f(q.claimed))
+	record, err := approval.Evaluate(actionOf(q.spend), p, double(q.claimed))
 	if err != nil {
 		q.wrong = errcode.Of(err).Message
 		return
@@ -383,23 +373,27 @@ func (g *Guard) gateAt(s *decision.State, spend *decision.Spend, except, claimed
 	}
 	// A payment has no confidence, a call may: then the protocol's record is the one
 	// with it, and the stricter state counts.
-	f := func(text string) float64 {
-		d, _ := strconv.ParseFloat(text, 64) // exact texts of numbers doubles can hold
-		return d
-	}
-	confidence := f(spend.Confidence)
-	action := approval.Action{Action: spend.Action, Asset: spend.Asset, Notional: f(spend.Notional), Confidence: &confidence}
 	var record approval.Result
 	if approver == "" {
-		record, err = approval.Evaluate(action, doubles(t.Gate), f(committed))
+		record, err = approval.Evaluate(actionOf(spend), doubles(t.Gate), double(committed))
 	} else {
-		record, err = approval.ApproveHuman(action, doubles(t.Gate), f(committed), approver)
+		record, err = approval.ApproveHuman(actionOf(spend), doubles(t.Gate), double(committed), approver)
 	}
 	v.Record = record
 	if err != nil || strictness(record.State) > strictness(v.State) {
 		v.State, v.Reasons = record.State, []string{record.Reason}
 	}
 	return v, nil
+}
+
+// actionOf is the money of a call as the protocol has it.
+func actionOf(spend *decision.Spend) approval.Action {
+	a := approval.Action{Action: spend.Action, Asset: spend.Asset, Notional: double(spend.Notional)}
+	if spend.Confidence != "" {
+		confidence := double(spend.Confidence)
+		a.Confidence = &confidence
+	}
+	return a
 }
 
 // deny is a refusal in the words of the finance tools.

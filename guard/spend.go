@@ -230,23 +230,24 @@ func exactGate(n jsjson.Node, p approval.Policy) *approval.Gate {
 
 // doubles are the limits of a gate as the protocol's policy.
 func doubles(g approval.Gate) approval.Policy {
-	f := func(text string) float64 {
-		v, _ := strconv.ParseFloat(text, 64) // a gate that was read has numbers a double can hold
-		return v
-	}
-	p := approval.Policy{Version: g.Version, MaxNotional: f(g.MaxNotional), DailyCap: f(g.DailyCap), HITLThreshold: f(g.HITLThreshold), MinConfidence: f(g.MinConfidence),
+	p := approval.Policy{Version: g.Version, MaxNotional: double(g.MaxNotional), DailyCap: double(g.DailyCap), HITLThreshold: double(g.HITLThreshold), MinConfidence: double(g.MinConfidence),
 		AllowedActions: g.AllowedActions, PerAssetLimits: map[string]float64{}}
 	for asset, limit := range g.PerAssetLimits {
-		p.PerAssetLimits[asset] = f(limit)
+		p.PerAssetLimits[asset] = double(limit)
 	}
 	return p
+}
+
+// double is the double nearest to an exact text, for the protocol's records.
+func double(text string) float64 {
+	v, _ := strconv.ParseFloat(text, 64) // texts that were read have numbers a double can hold
+	return v
 }
 
 // judge takes the stricter of what doubles and exact decimals say (approvals
 // contract, section 9.6), and is a denial where something is not known that counts.
 func (q *spendCase) judge(committed, unknown string) approval.Verdict {
-	total, _ := strconv.ParseFloat(committed, 64)
-	record, err := approval.Evaluate(q.action, q.policy, total)
+	record, err := approval.Evaluate(q.action, q.policy, double(committed))
 	v := approval.Verdict{State: record.State, Record: record, Claims: record.Claims}
 	if err != nil || record.State != approval.Locked {
 		v.Reasons = []string{record.Reason}
