@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/big"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -301,31 +301,40 @@ const (
 	largestExponent = 60
 )
 
+// jsonNumber is a number as JSON has it: sign, digits before and behind the point,
+// exponent.
+var jsonNumber = regexp.MustCompile(`^(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$`)
+
 // plainDecimal is the exact decimal text of a JSON number that is not negative.
 func plainDecimal(number string) (string, bool) {
-	if number == "" || len(number) > longestNumber || strings.HasPrefix(number, "-") && strings.Trim(number, "-0.eE+") != "" {
+	part := jsonNumber.FindStringSubmatch(number)
+	if part == nil || len(number) > longestNumber {
 		return "", false
 	}
-	mantissa, exponent, _ := strings.Cut(strings.ToLower(strings.TrimPrefix(number, "-")), "e")
-	e := 0
-	if exponent != "" {
+	digits, fraction, e := part[2]+part[3], len(part[3]), 0
+	if part[1] != "" && strings.Trim(digits, "0") != "" {
+		return "", false
+	}
+	if part[4] != "" {
 		var err error
-		if e, err = strconv.Atoi(exponent); err != nil || e > largestExponent || e < -largestExponent {
+		if e, err = strconv.Atoi(part[4]); err != nil || e > largestExponent || e < -largestExponent {
 			return "", false
 		}
 	}
-	_, fraction, _ := strings.Cut(mantissa, ".")
-	r, ok := new(big.Rat).SetString(mantissa)
-	if !ok {
-		return "", false
+	if e > fraction {
+		digits, fraction = digits+strings.Repeat("0", e-fraction), 0
+	} else {
+		fraction -= e
 	}
-	ten := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(e, -e))), nil))
-	if e < 0 {
-		ten.Inv(ten)
+	if pad := fraction + 1 - len(digits); pad > 0 {
+		digits = strings.Repeat("0", pad) + digits
 	}
-	text := r.Mul(r, ten).FloatString(max(len(fraction)-e, 0))
-	if strings.Contains(text, ".") {
-		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
+	whole := strings.TrimLeft(digits[:len(digits)-fraction], "0")
+	if whole == "" {
+		whole = "0"
 	}
-	return text, true
+	if rest := strings.TrimRight(digits[len(digits)-fraction:], "0"); rest != "" {
+		return whole + "." + rest, true
+	}
+	return whole, true
 }
