@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/settlewatch/settlewatch/assemble"
+	"github.com/settlewatch/settlewatch/guard/approval"
 	"github.com/settlewatch/settlewatch/guard/decision"
 	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/store"
@@ -57,6 +58,12 @@ type Options struct {
 	LockWait    time.Duration // and for the log's lock; 0 means 2 s
 	Checkpoint  string        // file to keep a checkpoint of the log in, "" for none
 	Log         *slog.Logger  // nil discards
+
+	// Receipts of version 1 of the approvals protocol count under HMAC, nil for
+	// never; and stand for a person only with AllowHMAC, since whoever can verify
+	// one could have made it (approvals contract, section 9.3).
+	HMAC      *approval.HMACKey
+	AllowHMAC bool
 }
 
 // Guard answers for one trace root. Its methods may be called from many goroutines

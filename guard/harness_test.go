@@ -65,6 +65,11 @@ func newSite(t *testing.T, policy string) *site {
 // open opens the guard, again where there is one.
 func (s *site) open(policy string) {
 	s.t.Helper()
+	s.openWith(policy, func(*guard.Options) {})
+}
+
+func (s *site) openWith(policy string, change func(*guard.Options)) {
+	s.t.Helper()
 	p := guard.DefaultPolicy()
 	if policy != "" {
 		var err error
@@ -85,8 +90,10 @@ func (s *site) open(policy string) {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = x.Close() })
-	g, err = guard.New(guard.Options{Index: x, Dir: x.GuardDir(), Policy: p, Now: s.clock.now, Version: "test",
-		Listing: func(ref string) *guard.Listing { return s.listings[ref] }})
+	o := guard.Options{Index: x, Dir: x.GuardDir(), Policy: p, Now: s.clock.now, Version: "test",
+		Listing: func(ref string) *guard.Listing { return s.listings[ref] }}
+	change(&o)
+	g, err = guard.New(o)
 	if err != nil {
 		s.t.Fatal(err)
 	}

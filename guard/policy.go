@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/settlewatch/settlewatch/assemble/jsjson"
 	"github.com/settlewatch/settlewatch/guard/approval"
 	"github.com/settlewatch/settlewatch/guard/canon"
 	"github.com/settlewatch/settlewatch/guard/decision"
@@ -126,6 +127,19 @@ func (p *Policy) CapOf(asset string) (limit Cap, reviewAbove string, ok bool) {
 	}
 	own, ok := p.AssetPolicies[asset]
 	return own.PerCounterparty, own.ReviewAboveAtomic, ok
+}
+
+// ToolPolicy is the policy of tool approvals of a name, nil when there is none.
+func (p *Policy) ToolPolicy(name string) *approval.ToolPolicy {
+	var doc jsjson.Doc
+	if err := doc.Parse(p.ToolPolicies[name]); err != nil {
+		return nil
+	}
+	tools, err := approval.ParseToolPolicy(doc.Root())
+	if err != nil {
+		return nil // none was read that is not one
+	}
+	return tools
 }
 
 // Group is every name that counterpartyAliases says is the same counterparty, the

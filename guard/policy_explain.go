@@ -189,7 +189,10 @@ func (e *explainer) approvals() {
 		e.add("spendGate", plain.Clean(string(text), plain.Explanation), "every payment is put through this gate as well, and the stricter answer counts")
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.p.ToolPolicies)) {
-		e.at(e.p.filed("toolPolicies", name), plain.Clean(string(e.p.ToolPolicies[name]), plain.Explanation), "tool calls can be approved under this policy")
+		e.at(e.p.filed("toolPolicies", name), plain.Clean(string(e.p.ToolPolicies[name]), plain.Explanation), "calls of the listed tools can be approved by a person, one by one")
+		if last := &e.all[len(e.all)-1]; len(e.p.Operators) == 0 {
+			last.Warnings = append(last.Warnings, "no operator is named, so nobody can approve a call: a receipt is signed with an operator's key")
+		}
 	}
 	if len(e.p.ToolPolicies) == 0 {
 		e.add("toolPolicies", "none", "no tool call can be approved")

@@ -946,18 +946,13 @@ func (r *policyReader) aliases(m member) {
 	}
 }
 
-// approvals reads the spend gate, and keeps the policies of tool approvals
-// (approvals contract, sections 2.1 and 3) as what they are: JSON.
+// approvals reads the spend gate and the policies of tool approvals (approvals
+// contract, sections 2.1 and 3). The latter are kept as JSON too: what they say is
+// part of the policy's hash, word for word.
 func (r *policyReader) approvals(gate, tools member) {
 	if n := r.uncommented(gate); n.Kind() != jsjson.Absent {
 		g, err := approval.ParseGate(n)
-		var f *approval.Fault
-		switch {
-		case errors.As(err, &f):
-			r.fault(gate.path+f.Path, "", "%s", f.Detail)
-		case err != nil:
-			r.fault(gate.path, "", "%v", err)
-		}
+		r.misread(gate.path, err)
 		r.p.SpendGate = g
 	}
 	for _, e := range r.entries(tools) {
@@ -966,18 +961,37 @@ func (r *policyReader) approvals(gate, tools member) {
 			r.wrongKind(e.path, n, "an object")
 			continue
 		}
-		text, err := canon.Marshal(json.RawMessage(n.Raw()))
-		var f *canon.Error
-		switch {
-		case errors.As(err, &f):
-			r.fault(e.path+strings.TrimPrefix(f.Path(), "$"), "", "%s", f.Detail())
+		p, err := approval.ParseToolPolicy(n)
+		if err != nil {
+			r.misread(e.path, err)
 			continue
-		case err != nil:
-			r.fault(e.path, "", "%v", err)
+		}
+		text, err := canon.Marshal(json.RawMessage(n.Raw()))
+		if err != nil {
+			r.misread(e.path, err)
 			continue
 		}
 		r.file(e, "toolPolicies", e.name)
 		r.p.ToolPolicies[e.name] = text
+		if !p.DenyOnAmbiguity {
+			r.p.notes[e.path] = "deny_on_ambiguity changes nothing: what is ambiguous is denied"
+		} else if p.AlwaysRequireReceipt != nil {
+			r.p.notes[e.path] = "always_require_receipt changes nothing: every call needs a receipt"
+		}
+	}
+}
+
+// misread takes over what another package found wrong with a value, and where.
+func (r *policyReader) misread(path string, err error) {
+	var f *approval.Fault
+	var c *canon.Error
+	switch {
+	case errors.As(err, &f):
+		r.fault(path+f.Path, "", "%s", f.Detail)
+	case errors.As(err, &c):
+		r.fault(path+strings.TrimPrefix(c.Path(), "$"), "", "%s", c.Detail())
+	case err != nil:
+		r.fault(path, "", "%v", err)
 	}
 }
 

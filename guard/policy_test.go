@@ -360,7 +360,8 @@ func TestHashKnowsNoSpelling(t *testing.T) {
 		{`{"limits": [{"name": "n", "scope": "total", "amount": "1.50", "windowHours": 24, "action": "review", "mode": "enforce"}]}`, `{"limits": [{"scope": "total", "name": "n", "amount": "1.5"}]}`,
 			`{"limits": [{"scope": "total", "name": "n", "amount": "1.5", "asset": "` + baseUSDC + `"}]}`},
 		{`{"spendGate": {"max_notional": "1.0", "daily_cap": "2", "hitl_threshold": "3.50", "min_confidence": "0.5"}}`, `{"spendGate": {"min_confidence": "0.50", "daily_cap": "2.00", "hitl_threshold": "3.5", "max_notional": "1"}}`},
-		{`{"toolPolicies": {"x": {"a": 1.0, "b": "c"}}}`, `{"toolPolicies": {"x": {"b": "c", "$comment": "x", "a": 1e0}}}`},
+		{`{"toolPolicies": {"x": {"version": "1", "allowed_tools": ["t"], "max_ttl_seconds": 60.0}}}`,
+			`{"toolPolicies": {"x": {"allowed_tools": ["t"], "$comment": "x", "max_ttl_seconds": 6e1, "version": "1"}}}`},
 	} {
 		for _, src := range same[1:] {
 			if a, b := mustPolicy(t, same[0]), mustPolicy(t, src); a.Hash() != b.Hash() {
@@ -377,6 +378,9 @@ func TestHashTellsPoliciesApart(t *testing.T) {
 	limit := func(more string) string { return `"limits": [{"name": "n", "scope": "total", ` + more + `}]` }
 	group := func(more string) string { return `"counterpartyAliases": {"a.example": [` + more + `]}` }
 	operator := `{"name": "ana", "publicKey": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="`
+	tool := func(more string) string {
+		return `"toolPolicies": {"x": {"version": "1", "allowed_tools": ["t"]` + more + `}}`
+	}
 	gate := func(cap string) string {
 		return `"spendGate": {"max_notional": "1", "daily_cap": "` + cap + `", "hitl_threshold": "3", "min_confidence": "0.5"}`
 	}
@@ -388,7 +392,7 @@ func TestHashTellsPoliciesApart(t *testing.T) {
 		limit(`"amount": "1", "windowHours": 1`), `"stickyRejectHours": 1`, `"reviewExpiryHours": 1`, `"maxPendingReviews": 1`, `"priceDriftRatio": "9.5"`, `"trustDefiniteFailures": true`,
 		`"trustSettledAmounts": true`, `"blindOperations": "ignore"`, `"holds": "always"`, `"holdSeconds": 1`, `"logAllows": false`, `"damage": "ignore"`,
 		`"operators": [` + operator + `}]`, `"operators": [` + operator + `, "until": "2030-01-01T00:00:00Z"}]`, `"reviewUrl": "https://a.example/"`, group(`"b.example"`), group(`"c.example"`),
-		gate("1"), gate("2"), `"toolPolicies": {"x": {}}`, `"toolPolicies": {"x": {"a": 1}}`,
+		gate("1"), gate("2"), tool(""), tool(`, "redact": ["b"]`), tool(`, "redact": {"t": ["b"]}`), tool(`, "always_require_receipt": ["t"]`),
 	} {
 		hash := mustPolicy(t, other(src)).Hash()
 		if first, twice := seen[hash]; twice {
@@ -652,4 +656,38 @@ func FuzzParsePolicy(f *testing.F) {
 			t.Fatal("the default asset has no limits")
 		}
 	})
+}
+
+func TestAToolPolicyIsReadStrictlyAndAFaultNamesItsPlace(t *testing.T) {
+	for src, want := range map[string]string{
+		`{}`:                                    "$.toolPolicies.ops.version",
+		`{"version": "1"}`:                      "$.toolPolicies.ops.allowed_tools",
+		`{"version": "*", "allowed_tools": []}`: "$.toolPolicies.ops.version",
+		`{"version": "1", "allowed_tools": ["t", 1]}`:                            "$.toolPolicies.ops.allowed_tools[1]",
+		`{"version": "1", "allowed_tools": ["t"], "tool_risk": {"t": "none"}}`:   "$.toolPolicies.ops.tool_risk.t",
+		`{"version": "1", "allowed_tools": ["t"], "max_ttl_seconds": 0}`:         "$.toolPolicies.ops.max_ttl_seconds",
+		`{"version": "1", "allowed_tools": ["t"], "max_ttl_seconds": 1e999}`:     "$.toolPolicies.ops.max_ttl_seconds",
+		`{"version": "1", "allowed_tools": ["t"], "redact": {"t": "b"}}`:         "$.toolPolicies.ops.redact.t",
+		`{"version": "1", "allowed_tools": ["t"], "redact": {"a b": [1]}}`:       `$.toolPolicies.ops.redact["a b"][0]`,
+		`{"version": "1", "allowed_tools": ["t"], "allowedTools": ["t"]}`:        "$.toolPolicies.ops.allowedTools",
+		`{"version": "1", "allowed_tools": ["t"], "signing_key": "k"}`:           "$.toolPolicies.ops.signing_key",
+		`{"version": "1", "allowed_tools": ["t"], "host_bound_fields": ["org"]}`: "$.toolPolicies.ops.host_bound_fields",
+	} {
+		_, err := ParsePolicy([]byte(`{"toolPolicies": {"ops": ` + src + `}}`))
+		var faults *PolicyError
+		if !errors.As(err, &faults) || faults.Faults[0].Path != want {
+			t.Errorf("%s: %v, want a fault at %s", src, err, want)
+		}
+	}
+	p := mustPolicy(t, `{"toolPolicies": {"ops": {"version": "1", "allowed_tools": ["t"], "deny_on_ambiguity": false}}}`)
+	if tools := p.ToolPolicy("ops"); tools == nil || tools.Version != "1" || p.ToolPolicy("constructor") != nil {
+		t.Errorf("%+v", tools)
+	}
+	noted := false
+	for _, s := range p.Explain() {
+		noted = noted || s.Path == "$.toolPolicies.ops" && len(s.Warnings) == 2
+	}
+	if !noted {
+		t.Error("nobody is told that deny_on_ambiguity changes nothing, and that there is nobody to approve")
+	}
 }

@@ -102,7 +102,7 @@ func (g *Guard) view(r *decision.ReviewState, now time.Time, used map[string]dec
 	v := ReviewView{
 		ID: r.ReviewID, Status: statusOf(r, now, used), CreatedAt: r.At, Counterparty: r.Counterparty, Amount: r.Amount, Asset: r.Asset,
 		Template: r.Intent.Template, Reasons: r.Reasons, Names: r.Intent.Names, PayTo: r.PayTo, Resource: r.Resource, Network: r.Network,
-		AskedBy: r.Actor, ExpiresAt: r.ExpiresAt(now), Facts: r.Facts, Used: r.Used,
+		AskedBy: r.Actor, ExpiresAt: r.ExpiresAt(now), Facts: r.Facts, Used: r.Used, Call: r.Call,
 	}
 	if by, ok := used[r.ReviewID]; ok && v.Used == nil {
 		v.Used = &by
@@ -232,8 +232,9 @@ func (g *Guard) Decide(ctx context.Context, d Decision) ([]ReviewView, error) {
 		return nil, errcode.New(errcode.Input, "name a review", "no review was named")
 	}
 	var ids []string
+	var refusal *errcode.Error
 	s, err := g.decide(ctx, "", func(view *store.View, s *decision.State) ([]decision.Body, error) {
-		ids = nil
+		ids, refusal = nil, nil
 		now := g.now()
 		m, err := g.match(view, s, now)
 		if err != nil {
@@ -256,7 +257,20 @@ func (g *Guard) Decide(ctx context.Context, d Decision) ([]ReviewView, error) {
 			if body, err = g.sign(s, body, d.Signer, d.Decision == "approved" || d.Decision == "reopened"); err != nil {
 				return nil, err
 			}
-			bodies = append(bodies, body)
+			if bodies = append(bodies, body); r.Kind == decision.KindToolCall {
+				line, why, err := g.decideCall(s, r, body, d, now)
+				if err != nil {
+					return nil, err
+				}
+				if why != "" {
+					// It alone is written: all are decided or none.
+					refusal = errcode.New(errcode.Input, "reject it, or approve it when the gate has room again", "approve review %s: %s", r.ReviewID, why)
+					return []decision.Body{line}, nil
+				}
+				if line != nil {
+					bodies = append(bodies, line)
+				}
+			}
 			if d.Freeze {
 				for _, scope := range freezeScopes(r) {
 					bodies = append(bodies, decision.Frozen{Scope: scope, Reason: "review " + r.ReviewID + " was rejected" + because(d.Note)})
@@ -267,6 +281,9 @@ func (g *Guard) Decide(ctx context.Context, d Decision) ([]ReviewView, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if refusal != nil {
+		return nil, refusal
 	}
 	now := g.now()
 	var views []ReviewView

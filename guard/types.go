@@ -113,6 +113,7 @@ type ReviewView struct {
 	Facts        []decision.Fact
 	Used         *decision.UsedBy
 	Warnings     []string
+	Call         *decision.Call // of a tool call; nil for a payment
 }
 
 // ReviewQuery asks for reviews, newest first.

@@ -125,7 +125,7 @@ func (s *schema) check(raw []byte) (arguments, error) {
 		return arguments{}, s.wrong("arguments must be an object, not %s", kindName(root.Kind()))
 	}
 	for key, value := range root.Members() {
-		if n := len(value.Raw()); value.Kind() == jsjson.Object && n > maxObject {
+		if n := len(value.Raw()); n > maxObject && (value.Kind() == jsjson.Object || value.Kind() == jsjson.Array) {
 			return arguments{}, s.tooLong(memberName(string(key.Text())), n, maxObject)
 		}
 	}
@@ -161,6 +161,17 @@ func (s *schema) tooLong(at string, n, most int) error {
 	return s.wrong(format, at, n, most)
 }
 
+// longest is how many bytes a text may have. What a tool will run with is passed on
+// whole, whatever it holds.
+func (s *schema) longest(at string) int {
+	for _, open := range []string{`"call"."arguments"`, `"args"`, `"bound_args"`, `"value"`} {
+		if strings.HasPrefix(at, open) {
+			return maxObject
+		}
+	}
+	return maxText
+}
+
 // decode makes the value the schema library validates. It refuses repeated keys
 // at any depth, texts over the cap and numbers no double can hold.
 func (s *schema) decode(n jsjson.Node, at string) (any, error) {
@@ -177,8 +188,8 @@ func (s *schema) decode(n jsjson.Node, at string) (any, error) {
 		return f, nil
 	case jsjson.String:
 		text := n.Text()
-		if len(text) > maxText {
-			return nil, s.tooLong(at, len(text), maxText)
+		if most := s.longest(at); len(text) > most {
+			return nil, s.tooLong(at, len(text), most)
 		}
 		return string(text), nil
 	case jsjson.Array:

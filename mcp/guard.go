@@ -260,6 +260,9 @@ func (s *service) getReviewStatus(ctx context.Context, a arguments) (answer, err
 func reviewText(r *guard.ReviewView, c cut) string {
 	text := func(s string) string { return plain.Clean(s, min(c.text, plain.Detail)) }
 	lines := []string{statusWords(r)}
+	if r.Call != nil {
+		lines[0] = callStatusWords(r)
+	}
 
 	about := fmt.Sprintf("review %s: %s of %s to %s", plain.Clean(r.ID, shortText), text(r.Amount), text(r.Asset), plain.Quote(r.Counterparty, min(c.text, plain.Detail)))
 	if r.PayTo != "" {
@@ -270,6 +273,10 @@ func reviewText(r *guard.ReviewView, c cut) string {
 	}
 	if r.Resource != "" {
 		about += ", for " + plain.Quote(r.Resource, min(c.text, plain.Detail))
+	}
+	if call := r.Call; call != nil {
+		about = fmt.Sprintf("review %s: a call of %s for %s, risk %s, arguments %s", plain.Clean(r.ID, shortText), plain.Quote(call.Tool, min(c.text, plain.Detail)),
+			plain.Quote(call.Resource, min(c.text, plain.Detail)), text(call.Risk), text(call.ArgsHash))
 	}
 	lines = append(lines, about)
 
@@ -294,6 +301,8 @@ func reviewText(r *guard.ReviewView, c cut) string {
 		switch {
 		case u.HoldID != "":
 			lines = append(lines, "spent on hold "+plain.Clean(u.HoldID, shortText))
+		case u.ReceiptID != "":
+			lines = append(lines, "spent on the call of receipt "+plain.Clean(u.ReceiptID, shortText))
 		case u.Run != "":
 			lines = append(lines, "spent on "+refText(traceRef(u.Run, u.Operation)))
 		}
@@ -304,7 +313,11 @@ func reviewText(r *guard.ReviewView, c cut) string {
 	}
 	if r.Status == statusPending {
 		lines = append(lines, handoffLines(r.Handoff, c)...)
-		lines = append(lines, "then: call get_review_status with wait_seconds to wait for the decision. "+aroundIt)
+		around := aroundIt
+		if r.Call != nil {
+			around = "Do not do it in another way meanwhile."
+		}
+		lines = append(lines, "then: call get_review_status with wait_seconds to wait for the decision. "+around)
 	}
 	return strings.Join(lines, "\n")
 }
@@ -338,6 +351,26 @@ func statusWords(r *guard.ReviewView) string {
 		return "REVOKED: do not pay. The approval was taken back."
 	default: // cannot be; whatever it is, it is no approval
 		return strings.ToUpper(plain.Clean(r.Status, shortText)) + ": do not pay."
+	}
+}
+
+// callStatusWords are statusWords for a review of a tool call.
+func callStatusWords(r *guard.ReviewView) string {
+	switch r.Status {
+	case statusPending:
+		return "PENDING: do not make the call. No person has decided yet; silence is no consent."
+	case statusApproved:
+		return "APPROVED: request_authorization with the same call and review_id " + plain.Clean(r.ID, shortText) + " gives the receipt. It is good for one call, and not for long."
+	case statusRejected:
+		return "REJECTED: do not make the call, in no other way either."
+	case statusExpired:
+		return "EXPIRED: do not make the call. Nobody decided, or the receipt was not used, in time. If it is still wanted, ask with request_authorization anew."
+	case statusUsed:
+		return "USED: the receipt has been spent on one call. For another one ask with request_authorization anew."
+	case statusRevoked:
+		return "REVOKED: do not make the call. The approval was taken back."
+	default: // cannot be; whatever it is, it is no approval
+		return strings.ToUpper(plain.Clean(r.Status, shortText)) + ": do not make the call."
 	}
 }
 

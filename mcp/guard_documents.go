@@ -213,6 +213,18 @@ func appendReview(dst []byte, r *guard.ReviewView, c cut) []byte {
 	o.known("pay_to", text(r.PayTo))
 	o.known("resource", text(r.Resource))
 	o.known("network", text(r.Network))
+	if call := r.Call; call != nil {
+		o.key("tool_call")
+		in := object{dst: o.dst}
+		in.text("tool", text(call.Tool))
+		in.text("resource", text(call.Resource))
+		in.text("risk", text(call.Risk))
+		in.text("args_hash", text(call.ArgsHash))
+		if c == uncut {
+			in.text("arguments", call.Arguments) // for people, who have to know what will run
+		}
+		o.dst = in.close()
+	}
 	optional("asked_by", r.AskedBy)
 	optional("decided_by", r.DecidedBy)
 	o.text("expires_at", instant(r.ExpiresAt))

@@ -588,7 +588,7 @@ func TestContract67WithoutAMarketNothingOfItIsOffered(t *testing.T) {
 		t.Error("listing_ref is taken where no listing is shown")
 	}
 	_, err = build(&fake{}, Options{Guard: &fakeGuard{}, Toolsets: []string{"trace", "market"}}, overStdio)
-	if want := "E_USAGE: offer the toolset market: no market instance is named. try: leave market out of the toolsets, or name an instance"; err == nil || err.Error() != want {
+	if want := "E_USAGE: offer the toolset market: this server was started without a market instance. try: leave market out of the toolsets"; err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}
 }

@@ -197,7 +197,8 @@ func (m incoming) call() *callInfo {
 	if m.method != string(mcplib.MethodToolsCall) {
 		return &callInfo{}
 	}
-	return &callInfo{fromWire: true, arguments: append([]byte(nil), m.params.Get("arguments").Raw()...)}
+	return &callInfo{fromWire: true, arguments: append([]byte(nil), m.params.Get("arguments").Raw()...),
+		meta: append([]byte(nil), m.params.Get("_meta").Raw()...)}
 }
 
 func idKey(id jsjson.Node) string {

@@ -13,13 +13,25 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/settlewatch/settlewatch/guard"
 	"github.com/settlewatch/settlewatch/internal/errcode"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestToolsListIsAsRecorded(t *testing.T) {
-	c := connect(t, t.Context(), &fake{}, Options{Guard: &fakeGuard{}}, shutdown)
+	for golden, o := range map[string]Options{
+		"tools_list":           {Guard: &fakeGuard{}},
+		"tools_list_approvals": {Approvals: &guard.Guard{}, Demo: true, Toolsets: []string{"approvals"}},
+		"tools_list_operator":  {Operator: noOperator{}, Toolsets: []string{"operator"}},
+	} {
+		isRecorded(t, "testdata/"+golden+".json", o)
+	}
+}
+
+func isRecorded(t *testing.T, golden string, o Options) {
+	t.Helper()
+	c := connect(t, t.Context(), &fake{}, o, shutdown)
 	c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 	c.in.Close()
 	var got bytes.Buffer
@@ -27,7 +39,6 @@ func TestToolsListIsAsRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	got.WriteByte('\n')
-	const golden = "testdata/tools_list.json"
 	if *update {
 		if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
@@ -43,13 +54,22 @@ func TestToolsListIsAsRecorded(t *testing.T) {
 }
 
 func TestToolsAreCompletelyDescribed(t *testing.T) {
-	s, err := build(&fake{}, Options{Guard: &fakeGuard{}, Market: clientOf(t, "https://market.example"), Toolsets: []string{"trace", "guard", "market"}}, overStdio)
+	described(t, Options{Guard: &fakeGuard{}}, 8)
+	described(t, Options{Guard: &fakeGuard{}, Market: clientOf(t, "https://market.example"), Toolsets: []string{"trace", "guard", "market"}}, 8+5)
+	described(t, Options{Guard: &fakeGuard{}, Approvals: &guard.Guard{}, Toolsets: []string{"trace", "guard", "approvals"}}, 8+7)
+	described(t, Options{Approvals: &guard.Guard{}, Toolsets: []string{"approvals"}, Demo: true}, 7+3)
+	described(t, Options{Operator: noOperator{}, Toolsets: []string{"operator"}}, 2)
+}
+
+func described(t *testing.T, o Options, n int) {
+	t.Helper()
+	s, err := build(&fake{}, o, overStdio)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tools := s.mcp.ListTools()
-	if len(tools) != 13 {
-		t.Errorf("%d tools", len(tools))
+	if len(tools) != n {
+		t.Errorf("%d tools, want %d", len(tools), n)
 	}
 	for name, tool := range tools {
 		if n := len(tool.Tool.Description); n > hostText {
@@ -156,7 +176,8 @@ func TestTheWaitIsBoundedByTheTransport(t *testing.T) {
 
 func TestToolsetsAreChosenByName(t *testing.T) {
 	all, defaults := Toolsets()
-	if !slices.Equal(all, []string{"trace", "guard", "market"}) || !slices.Equal(defaults, []string{"trace", "guard"}) {
+	want := []string{"trace", "guard", "market", "approvals", "operator"}
+	if !slices.Equal(all, want) || !slices.Equal(defaults, want[:2]) {
 		t.Errorf("toolsets are %v, by default %v", all, defaults)
 	}
 	for name, test := range map[string]struct {
@@ -282,7 +303,9 @@ var outputs = sync.OnceValue(func() map[string]*schema {
 	all := map[string]*schema{}
 	for _, tool := range []string{"list_operations", "get_receipt", "explain", "await_operation",
 		"check_before_pay", "get_review_status", "get_headroom", "release_hold",
-		"morphit_search_orders", "morphit_get_listing", "morphit_list_instances", "morphit_list_payment_methods", "morphit_describe"} {
+		"morphit_search_orders", "morphit_get_listing", "morphit_list_instances", "morphit_list_payment_methods", "morphit_describe",
+		"evaluate_spend_gate", "request_authorization", "evaluate_tool_approval", "authorize_tool_call", "inspect_audit_ledger", "chp_content_hash", "chp_version",
+		"place_equity_order", "wire_treasury_transfer", "rebalance_portfolio", "approve_spend", "issue_approval_receipt"} {
 		out, err := loadSchema(tool+".output.json", overStdio)
 		if err != nil {
 			panic(err)

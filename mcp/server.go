@@ -14,6 +14,7 @@ import (
 	mcplib "github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"github.com/settlewatch/settlewatch/guard/approval"
 	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
@@ -26,15 +27,23 @@ type Options struct {
 	Market   Market       // what the toolset market asks; as with Guard, without it the toolset cannot be named
 	Log      *slog.Logger // nil discards
 	MaxLine  int          // bytes of one stdio request line; 0 means 4 MiB
+
+	Approvals  Approvals     // what the toolset approvals asks; nil as for Guard
+	Operator   Operator      // what the toolset operator asks; nil as for Guard
+	Demo       bool          // offer the synthetic tools that spend
+	LedgerArgs bool          // inspect_audit_ledger shows arguments
+	Host       approval.Host // what the host has fixed of every call
+	TrustMeta  bool          // and what it says in params._meta counts as well
 }
 
 // toolset is a group of tools that is switched on by name.
 type toolset struct {
 	name         string
 	isDefault    bool
-	needsGuard   bool   // there is nothing to offer without Options.Guard
-	needsMarket  bool   // there is nothing to offer without Options.Market
-	instructions string // what an agent is told when the toolset is on
+	has          func(Options) bool // whether there is somebody to ask; nil: there always is
+	asks         string             // whom it asks, in words
+	alone        bool               // it must not be offered beside another
+	instructions string             // what an agent is told when the toolset is on
 	tools        func(*service) []tool
 	register     func(*service) // resources and the like; may be nil
 }
@@ -43,9 +52,15 @@ type toolset struct {
 // its instructions are given.
 var toolsets = []toolset{
 	{name: "trace", isDefault: true, instructions: traceInstructions, tools: traceTools, register: traceResources},
-	{name: "guard", isDefault: true, needsGuard: true, instructions: guardInstructions, tools: guardTools},
-	{name: "market", needsMarket: true, instructions: marketInstructions, tools: marketTools},
+	{name: "guard", isDefault: true, has: func(o Options) bool { return o.Guard != nil }, asks: "a guard", instructions: guardInstructions, tools: guardTools},
+	{name: marketSet, has: func(o Options) bool { return o.Market != nil }, asks: "a market instance", instructions: marketInstructions, tools: marketTools},
+	{name: "approvals", has: func(o Options) bool { return o.Approvals != nil }, asks: "a guard", instructions: approvalsInstructions, tools: approvalTools},
+	{name: "operator", alone: true, has: func(o Options) bool { return o.Operator != nil }, asks: "an operator's key", instructions: operatorInstructions, tools: operatorTools},
 }
+
+// marketSet is the one toolset that another looks for: a check takes a reference to an
+// offer only where offers are shown.
+const marketSet = "market"
 
 // Toolsets lists the names Options.Toolsets takes; the second result holds the
 // ones that are on when none is named.
@@ -83,6 +98,9 @@ type tool struct {
 	waits       bool   // it mostly waits, so it must not hold up calls that work
 	takes       string // file of one more member of its input, "" for none
 	run         func(ctx context.Context, a arguments) (answer, error)
+	// refused is told of every question that is not answered, before whoever asked
+	// is; its error stands in the place of the answer. It may be nil.
+	refused func(ctx context.Context, tool string, err *errcode.Error) error
 }
 
 // answer is what a tool found: the structured content its output schema
@@ -96,8 +114,10 @@ type answer struct {
 type service struct {
 	mcp       *server.MCPServer
 	traces    Traces
-	guard     Guard // nil when its toolset is not offered
-	market    Market
+	guard     Guard  // nil when its toolset is not offered
+	market    Market // as guard
+	options   Options
+	version   string
 	transport transport
 	log       *slog.Logger
 	waits     map[string]bool // tools that mostly wait
@@ -137,13 +157,15 @@ func build(t Traces, o Options, over transport) (*service, error) {
 		traces:    t,
 		guard:     o.Guard,
 		market:    o.Market,
+		options:   o,
+		version:   version,
 		transport: over,
 		log:       log,
 		waits:     map[string]bool{},
 
 		progressEvery: progressEvery,
 	}
-	if !slices.ContainsFunc(chosen, func(ts toolset) bool { return ts.needsMarket }) {
+	if !slices.ContainsFunc(chosen, func(ts toolset) bool { return ts.name == marketSet }) {
 		s.market = nil
 	}
 	for _, ts := range chosen {
@@ -159,12 +181,11 @@ func build(t Traces, o Options, over transport) (*service, error) {
 	return s, nil
 }
 
-// choose looks toolset names up. A guard that was asked for by name and is not
-// there is an error: an agent without its tools pays unchecked.
+// choose looks toolset names up. One that was asked for by name and has nobody to ask
+// is an error: an agent without its tools pays unchecked.
 func choose(o Options) ([]toolset, error) {
 	all, defaults := Toolsets()
-	names := o.Toolsets
-	named := names != nil
+	names, named := o.Toolsets, o.Toolsets != nil
 	if !named {
 		names = defaults
 	}
@@ -172,19 +193,22 @@ func choose(o Options) ([]toolset, error) {
 	for _, name := range names {
 		want[name] = true
 	}
+	sets := len(want)
 	var chosen []toolset
 	for _, ts := range toolsets {
 		if !want[ts.name] {
 			continue
 		}
+		if ts.alone && sets > 1 {
+			return nil, errcode.New(errcode.Usage, "start it by itself, in a process that no agent talks to",
+				"offer the toolset %s beside another: what it grants is a person's to grant", ts.name)
+		}
 		delete(want, ts.name)
 		switch {
-		case ts.needsMarket && o.Market == nil:
-			return nil, errcode.New(errcode.Usage, "leave "+ts.name+" out of the toolsets, or name an instance", "offer the toolset %s: no market instance is named", ts.name)
-		case !ts.needsGuard || o.Guard != nil:
+		case ts.has == nil || ts.has(o):
 			chosen = append(chosen, ts)
 		case named:
-			return nil, errcode.New(errcode.Usage, "leave "+ts.name+" out of the toolsets", "offer the toolset %s: this server was started without a guard", ts.name)
+			return nil, errcode.New(errcode.Usage, "leave "+ts.name+" out of the toolsets", "offer the toolset %s: this server was started without %s", ts.name, ts.asks)
 		}
 	}
 	for _, name := range names {
@@ -241,19 +265,32 @@ func (s *service) handler(t tool, in *schema) server.ToolHandlerFunc {
 		defer func() {
 			if r := recover(); r != nil {
 				s.panicked(ctx, t.name, r)
+				if t.refused != nil && t.refused(ctx, t.name, errcode.New(errcode.Internal, "", "the server failed while answering")) != nil {
+					s.logOf(ctx).Error("a request that panicked could not be written down", "request", t.name)
+				}
 				result, err = nil, errors.New(panicText)
 			}
 		}()
 		args, err := in.check(rawArguments(ctx, request))
 		if err != nil {
-			return refusal(err), nil
+			return s.refuse(ctx, t, errcode.Of(err)), nil
 		}
 		found, err := t.run(ctx, args)
 		if err != nil {
-			return s.failed(ctx, t.name, err), nil
+			return s.refuse(ctx, t, s.worded(ctx, t.name, err)), nil
 		}
 		return found.result(), nil
 	}
+}
+
+// refuse gives a refusal, once whoever has to be told of it has been.
+func (s *service) refuse(ctx context.Context, t tool, err *errcode.Error) *mcplib.CallToolResult {
+	if t.refused != nil {
+		if instead := t.refused(ctx, t.name, err); instead != nil {
+			err = s.worded(ctx, t.name, instead)
+		}
+	}
+	return refusal(err)
 }
 
 // panicText says that this program is at fault, and no more: the details are in
@@ -264,12 +301,6 @@ func (s *service) panicked(ctx context.Context, what string, r any) {
 	s.logOf(ctx).Error("a request panicked", "request", what, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 }
 
-// failed renders what a tool could not do. An error without a code was not
-// worded for an agent and may hold paths, so only the log gets its text.
-func (s *service) failed(ctx context.Context, tool string, err error) *mcplib.CallToolResult {
-	return refusal(s.worded(ctx, tool, err))
-}
-
 // logOf is the log of what a request causes: its lines say who asked.
 func (s *service) logOf(ctx context.Context) *slog.Logger {
 	if who := actor(ctx); who != "" {
@@ -278,7 +309,9 @@ func (s *service) logOf(ctx context.Context) *slog.Logger {
 	return s.log
 }
 
-// worded is err if it has a code, else an E_INTERNAL that keeps its text back.
+// worded is err if it has a code, else an E_INTERNAL that keeps its text back: an
+// error without a code was not worded for an agent and may hold paths, so only the
+// log gets its text.
 func (s *service) worded(ctx context.Context, what string, err error) *errcode.Error {
 	var coded *errcode.Error
 	if errors.As(err, &coded) && coded.Code != errcode.Internal {
@@ -296,6 +329,7 @@ func (s *service) worded(ctx context.Context, what string, err error) *errcode.E
 type callInfo struct {
 	fromWire  bool            // arguments are what the client sent
 	arguments []byte          // nil if there were none
+	meta      []byte          // the _meta of the request, nil if there was none
 	actor     string          // who asks, where the transport knows: "" on stdio
 	draining  <-chan struct{} // closed when waits should end early
 	progress  func(done, total int, message string)

@@ -60,6 +60,7 @@ func (o *rootOptions) guardPath() (string, error) {
 type auditOptions struct {
 	rootOptions
 	checkpoint path
+	format     string
 	json       bool
 }
 
@@ -72,17 +73,27 @@ func (a *app) auditVerify() *cobra.Command {
 LOG. A cut end cannot show in the chain itself: with --checkpoint the log is compared with
 a checkpoint that was kept elsewhere, and its end is pinned.
 
+With --format chp LOG is a ledger of the published CHP server, and the checkpoint the
+count and head_sig of its rows.
+
 Exit status 3 when the log does not verify.`,
 		Args: operands(0, 1),
 	}, func(ctx context.Context, args []string) error {
 		if err := noBlank("LOG", args); err != nil {
 			return err
 		}
+		if err := oneOf("format", o.format, "ndjson", "chp"); err != nil {
+			return err
+		}
+		if o.format == "chp" {
+			return a.verifyLedger(ctx, o, args)
+		}
 		return a.runVerify(ctx, o, args)
 	})
 	f := c.Flags()
 	o.rootOptions.flags(f)
 	f.Var(&o.checkpoint, "checkpoint", "file with the checkpoint to compare with")
+	f.StringVar(&o.format, "format", "ndjson", "ndjson, or chp for a ledger of the published CHP server")
 	jsonFlag(f, &o.json)
 	return c
 }
@@ -106,9 +117,9 @@ func (a *app) runVerify(ctx context.Context, o auditOptions, args []string) erro
 	}
 	var pin *decision.Checkpoint
 	if o.checkpoint != "" {
-		source, err := safefile.ReadFile(string(o.checkpoint), maxCheckpoint)
+		source, err := o.readCheckpoint()
 		if err != nil {
-			return errcode.Wrap(bare(err), errcode.Input, "the file that settlewatch audit checkpoint was kept in", "read the checkpoint %s", plain.Quote(string(o.checkpoint), plain.Detail))
+			return err
 		}
 		c, err := decision.ParseCheckpoint(source)
 		if err != nil {
@@ -129,6 +140,14 @@ func (a *app) runVerify(ctx context.Context, o auditOptions, args []string) erro
 		return unsound
 	}
 	return nil
+}
+
+func (o *auditOptions) readCheckpoint() ([]byte, error) {
+	source, err := safefile.ReadFile(string(o.checkpoint), maxCheckpoint)
+	if err != nil {
+		return nil, errcode.Wrap(bare(err), errcode.Input, "the file that settlewatch audit checkpoint was kept in", "read the checkpoint %s", plain.Quote(string(o.checkpoint), plain.Detail))
+	}
+	return source, nil
 }
 
 func reportJSON(r *decision.Report) object {
@@ -239,22 +258,26 @@ func (a *app) auditExport() *cobra.Command {
 	c := a.command(&cobra.Command{
 		Use:   "export [flags]",
 		Short: "print the log for others to read",
-		Long: `Print the log: its lines byte for byte, or a table of them. A log that does not verify is
+		Long: `Print the log: its lines byte for byte, or a table of them, or, as chp, what it says of
+approvals in the rows of the published CHP server's ledger. A log that does not verify is
 refused.`,
 		Args: operands(0, 0),
 	}, func(ctx context.Context, _ []string) error {
-		if err := oneOf("format", format, "ndjson", "csv"); err != nil {
+		if err := oneOf("format", format, "ndjson", "csv", "chp"); err != nil {
 			return err
 		}
 		l, err := a.openLog(&o.rootOptions, nil)
 		if err != nil {
 			return err
 		}
+		if format == "chp" {
+			return o.wordedLog(exportLedger(ctx, l, &a.out))
+		}
 		return o.wordedLog(l.Export(ctx, &a.out, format))
 	})
 	f := c.Flags()
 	o.rootOptions.flags(f)
-	f.StringVar(&format, "format", "ndjson", "ndjson or csv")
+	f.StringVar(&format, "format", "ndjson", "ndjson, csv or chp")
 	jsonFlag(f, &o.json)
 	f.Lookup("json").Usage = "errors as JSON; the log is a JSON object a line anyhow"
 	return c

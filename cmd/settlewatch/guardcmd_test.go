@@ -64,7 +64,7 @@ func TestCommandsOfTheGuardRefuseWhatTheyDoNotTake(t *testing.T) {
 		{"policy check f --guard-config g", "give either FILE or --guard-config"},
 		{"operator", "say what to do: operator init, operator list or operator show"},
 		{"audit", "say what to do: audit verify, checkpoint, export, recover or adopt"},
-		{"audit export --format xml", `--format takes ndjson or csv, not "xml"`},
+		{"audit export --format xml", `--format takes ndjson, csv or chp, not "xml"`},
 		{"audit verify BLANK", "LOG is blank"},
 		{"serve --sync-timeout 0s", "--sync-timeout takes a time of more than 0"},
 	} {

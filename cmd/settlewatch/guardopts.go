@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/settlewatch/settlewatch/guard"
+	"github.com/settlewatch/settlewatch/guard/approval"
 	"github.com/settlewatch/settlewatch/guard/decision"
 	"github.com/settlewatch/settlewatch/ingest"
 	"github.com/settlewatch/settlewatch/internal/errcode"
@@ -30,6 +31,9 @@ type guardOptions struct {
 	syncTimeout time.Duration // 0 means the guard's own default
 	checkpoint  path          // serve only
 	listing     recall        // serve with the toolset market only
+
+	hmac      *approval.HMACKey // of receipts of version 1; serve only
+	allowHMAC bool
 
 	// start is set where the guard serves an agent: the policy was read once, at
 	// the start, from nowhere but where --guard-config says, and what the log

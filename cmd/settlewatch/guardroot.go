@@ -71,6 +71,7 @@ func (a *app) guardOf(x guard.Index, dir string, r rootOptions, g guardOptions, 
 	o := guard.Options{
 		Index: x, Dir: dir, Policy: start.policy, PolicyPath: start.path, Fault: fault,
 		Repeat: r.absolute(), Now: a.env.now, Version: version(), SyncTimeout: g.syncTimeout, Checkpoint: string(g.checkpoint), Log: a.log(slog.LevelWarn),
+		HMAC: g.hmac, AllowHMAC: g.allowHMAC,
 	}
 	o.Listing = g.listing
 	if indexer, ok := x.(*ingest.Indexer); ok {

@@ -26,11 +26,15 @@ func (a *app) help(root *cobra.Command) {
 }
 
 // reflow joins the lines of each paragraph and breaks them again, where one of them
-// does not fit. Indented lines are examples, and stand as they are.
+// does not fit. Indented lines are lists, and are laid out as usage is.
 func reflow(text string, width int) string {
 	paragraphs := strings.Split(text, "\n\n")
 	for i, p := range paragraphs {
-		if width <= 0 || widest(p) <= width || strings.HasPrefix(p, " ") {
+		switch {
+		case width <= 0 || widest(p) <= width:
+			continue
+		case strings.HasPrefix(p, " "):
+			paragraphs[i] = narrowed(p, width)
 			continue
 		}
 		paragraphs[i] = strings.Join(plain.Fold(strings.Join(strings.Fields(p), " "), width), "\n")

@@ -204,6 +204,9 @@ func (a *app) overHTTP(o *serveOptions) (bool, error) {
 		}
 		return false, nil
 	}
+	if slices.Contains(o.toolsets, operatorSet) {
+		return false, usage("--toolset %s is for the person at this terminal and is not served over HTTP", operatorSet)
+	}
 	c := &h.config
 	c.Auth.JWKS, c.Auth.Secret = string(h.jwks), string(h.secret)
 	c.Open = onlyOffers(o.toolsets)

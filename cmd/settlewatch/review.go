@@ -36,8 +36,8 @@ so. Several at once are decided all or none.`,
 	o.operatorFlag(c.Flags())
 	c.AddCommand(a.reviewList(), a.reviewShow(),
 		a.reviewDecide("approve", "approved", "let a payment be made once",
-			`Approve reviews: the payment of each may be made once, until the approval expires. With
-operators in the policy an approval counts only when one of them signs it: the passphrase
+			`Approve reviews: the payment or the tool call of each may be made once, until the approval
+expires. A tool call runs on a receipt, which takes an operator's signature. With operators in the policy an approval counts only when one of them signs it: the passphrase
 of the key is asked on the terminal, after what is to be signed was shown.`),
 		a.reviewDecide("reject", "rejected", "refuse a payment",
 			`Reject reviews: the same payment is blocked for a while, and others to the same payee are
@@ -281,7 +281,11 @@ func (a *app) runDecide(ctx context.Context, o decideOptions, args []string) err
 			a.put(statusStyle(v.Status), "", decided(o.d.Decision, v))
 			switch {
 			case o.d.Decision == "approved":
-				a.put("", "  ", "for one payment, until "+moment(v.ExpiresAt)+"; to take it back:")
+				what := "payment"
+				if v.Call != nil {
+					what = "call"
+				}
+				a.put("", "  ", "for one "+what+", until "+moment(v.ExpiresAt)+"; to take it back:")
 				a.pasteable(o.again("review revoke " + shortID(ctx, g, v.ID)))
 			case o.d.Decision == "reopened":
 				a.put("", "  ", "pending again until "+moment(v.ExpiresAt))
@@ -296,6 +300,9 @@ func (a *app) runDecide(ctx context.Context, o decideOptions, args []string) err
 
 // decided says what a decision is about, whom and how much it pays included.
 func decided(decision string, v *guard.ReviewView) string {
+	if v.Call != nil {
+		return decidedCall(decision, v)
+	}
 	who := payeeOf(v)
 	amount, _ := paid(v)
 	text := decision + " " + v.ID + ": " + amount

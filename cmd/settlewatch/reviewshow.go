@@ -249,6 +249,10 @@ type shownReview struct {
 // asked, and the commands that decide.
 func (a *app) showReview(r shownReview) {
 	a.put(bold, "review ", r.ID)
+	if r.Call != nil {
+		a.showCall(r)
+		return
+	}
 	a.showSheet(reviewSheet(r.ReviewView, a.env.now()))
 	a.showReasons("why a person is asked:", r.Reasons, r.whole)
 	for _, code := range r.Warnings {
@@ -342,6 +346,9 @@ func reviewSheet(r *guard.ReviewView, now time.Time) *sheet {
 func usedBy(u *decision.UsedBy) string {
 	if u.HoldID != "" {
 		return "hold " + u.HoldID
+	}
+	if u.ReceiptID != "" {
+		return "the call on receipt " + u.ReceiptID
 	}
 	return "the payment in " + operationIn(decision.Ref{Run: u.Run, Operation: u.Operation})
 }

@@ -128,6 +128,11 @@ func (a *app) reads(x *ingest.Indexer, o *serveOptions) []string {
 	if templates == "" {
 		templates = filepath.Join(x.Root(), "templates")
 	}
+	if slices.Contains(o.toolsets, operatorSet) {
+		if file, err := a.keyFile(o.operator); err == nil {
+			dirs = append(dirs, there(filepath.Dir(file))) // each grant reads the key
+		}
+	}
 	return append(append(dirs, there(templates)), o.http.readsLater()...)
 }
 

@@ -22,7 +22,8 @@ type serveOptions struct {
 	guardOptions
 	market marketOptions
 	metricsOptions
-	http     httpOptions
+	http httpOptions
+	approvalOptions
 	toolsets []string
 	strict   bool
 }
@@ -34,6 +35,7 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 	o.syncFlag(f)
 	f.Var(&o.checkpoint, "checkpoint", "file to keep a checkpoint of the decisions log in, where the agent cannot write")
 	f.BoolVar(&o.strict, "strict-start", false, "end with exit status 2 when the policy or the root cannot be read, instead of answering not_ready")
+	o.approvalOptions.flags(f, &o.guardOptions)
 	_, defaults := mcp.Toolsets()
 	f.StringSliceVar(&o.toolsets, "toolset", defaults, "tools to offer, by set")
 	o.market.flags(f)
@@ -74,6 +76,10 @@ func (a *app) runServe(ctx context.Context, o *serveOptions) error {
 	if err := positive("sync-timeout", o.syncTimeout); err != nil {
 		return err
 	}
+	host, err := o.hostBound()
+	if err != nil {
+		return err
+	}
 	if err := a.startMarket(o); err != nil {
 		return err
 	}
@@ -85,6 +91,7 @@ func (a *app) runServe(ctx context.Context, o *serveOptions) error {
 	if err := a.startPolicy(o); err != nil {
 		return err
 	}
+	a.approvalEnvironment(&o.guardOptions)
 	if in, ok := a.stdin.(*os.File); ok && !overHTTP && term.IsTerminal(int(in.Fd())) {
 		a.note("serving MCP on this terminal, one JSON-RPC message a line; an agent's host usually starts this. try: settlewatch --help")
 	}
@@ -92,9 +99,15 @@ func (a *app) runServe(ctx context.Context, o *serveOptions) error {
 		return a.openGuard(ctx, o.rootOptions, o.guardOptions)
 	})
 	defer root.close()
-	s := &serving{options: o, root: root, traces: lateTraces{root}, guard: lateGuard{root, func(fault error) (*guard.Guard, error) {
+	asks := lateGuard{root, func(fault error) (*guard.Guard, error) {
 		return a.faultedGuard(o.rootOptions, o.guardOptions, fault)
-	}}}
+	}}
+	grants, done, err := a.operatorSide(o, asks)
+	if err != nil {
+		return err
+	}
+	defer done()
+	s := &serving{options: o, root: root, traces: lateTraces{root}, guard: asks, asks: asks, grants: grants, host: host}
 	if err := a.beforeStart(s); err != nil {
 		return err
 	}

@@ -49,7 +49,11 @@ func (a *app) serveHTTP(ctx context.Context, s *serving) error {
 
 // offered is what a server offers over any transport.
 func (a *app) offered(s *serving) mcp.Options {
-	return mcp.Options{Version: version(), Toolsets: s.options.toolsets, Guard: s.guard, Market: s.options.market.tools(), Log: a.log(warnings)}
+	o := s.options
+	return mcp.Options{
+		Version: version(), Toolsets: o.toolsets, Guard: s.guard, Market: o.market.tools(), Approvals: s.asks, Operator: s.grants,
+		Demo: o.demo, LedgerArgs: o.args, TrustMeta: o.trustMeta, Host: s.host, Log: a.log(warnings),
+	}
 }
 
 // readsLater are the directories HTTP needs to read after the start: a key file

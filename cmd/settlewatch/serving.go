@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"github.com/settlewatch/settlewatch/guard/approval"
 	"github.com/settlewatch/settlewatch/mcp"
 	"github.com/settlewatch/settlewatch/mcp/transport"
 )
@@ -11,8 +12,11 @@ import (
 type serving struct {
 	options *serveOptions
 	root    *lateRoot
-	traces  mcp.Traces        // beforeStart may put something around it
-	guard   mcp.Guard         // beforeStart may put something around it
+	traces  mcp.Traces // beforeStart may put something around it
+	guard   mcp.Guard  // beforeStart may put something around it
+	asks    mcp.Approvals
+	grants  mcp.Operator      // nil but for the toolset operator
+	host    approval.Host     // what the host has fixed of every call
 	http    *transport.Server // bound, and answering nobody yet; nil over stdio
 
 	// answered is told of each answer over HTTP; nil tells nobody. It is set

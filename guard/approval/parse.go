@@ -134,11 +134,7 @@ func members(n jsjson.Node, known, required []string, read func(key string, v js
 		return wrong(n, "an object")
 	}
 	if _, err := canon.Append(nil, n, canon.Lexeme); err != nil {
-		var e *canon.Error
-		if errors.As(err, &e) {
-			return &Fault{Path: strings.TrimPrefix(e.Path(), "$"), Detail: e.Detail()}
-		}
-		return &Fault{Detail: err.Error()}
+		return faultOf(err)
 	}
 	for name, v := range n.Members() {
 		key := string(name.Text())
@@ -155,6 +151,15 @@ func members(n jsjson.Node, known, required []string, read func(key string, v js
 		}
 	}
 	return nil
+}
+
+// faultOf is why a value has no canonical form, as a fault.
+func faultOf(err error) *Fault {
+	var e *canon.Error
+	if errors.As(err, &e) {
+		return &Fault{Path: strings.TrimPrefix(e.Path(), "$"), Detail: e.Detail()}
+	}
+	return &Fault{Detail: err.Error()}
 }
 
 // within puts a step in front of a fault's path.
@@ -209,13 +214,18 @@ func limits[T any](n jsjson.Node, read func(jsjson.Node) (T, error)) (map[string
 	if n.Kind() != jsjson.Object {
 		return nil, wrong(n, "an object of limits by asset")
 	}
+	return entries(n, read)
+}
+
+// entries reads an object whose names are its own.
+func entries[T any](n jsjson.Node, read func(jsjson.Node) (T, error)) (map[string]T, error) {
 	all := map[string]T{}
 	for name, v := range n.Members() {
-		limit, err := read(v)
+		entry, err := read(v)
 		if err != nil {
 			return nil, within(canon.Step(string(name.Text())), err)
 		}
-		all[string(name.Text())] = limit
+		all[string(name.Text())] = entry
 	}
 	return all, nil
 }

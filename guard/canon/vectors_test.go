@@ -45,7 +45,7 @@ func vectors(t *testing.T) []vector {
 	return file.Vectors
 }
 
-func TestEveryVectorHoldsUnderEveryRule(t *testing.T) {
+func Test03EveryVectorHoldsUnderEveryRule(t *testing.T) {
 	for _, v := range vectors(t) {
 		for rule, want := range map[Rule]outcome{Lexeme: v.Lexeme, Float: v.Float, JCS: v.JCS} {
 			t.Run(v.Name+"/"+rule.String(), func(t *testing.T) {

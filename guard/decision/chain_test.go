@@ -48,6 +48,18 @@ func everyKind() []entry {
 		{"", Seen{Runs: []Covered{{"run-1", 10, 1, 0}}}},
 		{"", Rewritten{Run: "run-1", Covered: 10, EventsBefore: 1, EventsAfter: 0, How: Removed}},
 		{"", Acknowledged{Run: "run-1", Through: 10, Faults: 0, Note: "known"}},
+		{"agent-1", Opened{
+			ReviewID: "r-2", Kind: KindToolCall, Intent: Intent{Resource: "tenant:a", Typed: "tool_call " + testHash}, Counterparty: "ledger.post", Reasons: []Reason{{"tool_approval", "it is asked", nil, 0}},
+			ExpiresAt: start.Add(24 * time.Hour), PolicyHash: testHash, Call: &Call{
+				Tool: "ledger.post", Resource: "tenant:a", Risk: "critical", Arguments: `{"amount":"1"}`, ArgsHash: testHash, RequestHash: testHash, Policy: "ops", PolicyVersion: "p-1", PolicyHash: testHash,
+				Canon: "jcs-1", TTL: 300_000, Spend: &Spend{"g", "PAY", "USD", "1.5", "0.9"},
+			},
+		}},
+		{"", Decided{ReviewID: "r-2", Decision: Approved}},
+		{"", Authorized{ReceiptID: "n-1", ReceiptHash: testHash, Receipt: `{"kind":"x"}`, Tool: "ledger.post", Scope: "tenant:a", ArgsHash: testHash, RequestHash: testHash, Approver: "alice",
+			ReviewID: "r-2", Spend: &Spend{"g", "PAY", "USD", "1.5", ""}, ExpiresAt: start.Add(time.Hour), Canon: "jcs-1"}},
+		{"agent-1", Denied{Tool: "authorize_tool_call", Target: "ledger.post", Scope: "tenant:a", ReasonCode: "expired_receipt", Detail: "it is over", ArgsHash: testHash, ReceiptID: "d-0", Presented: "n-0", ReviewID: "r-0", Policy: "ops", Burnt: "n-0", Canon: "jcs-1"}},
+		{"agent-1", Executed{ReceiptID: "n-1", ReceiptHash: testHash, Tool: "ledger.post", Scope: "tenant:a", ArgsHash: testHash, ReviewID: "r-2", Canon: "jcs-1"}},
 		{"", Recovered{File: "f", SHA256: testHash, Lines: 3, Carried: 0}},
 		{"", Adopted{File: "f", SHA256: testHash, Lines: 3, Carried: 1}},
 	}

@@ -2,8 +2,8 @@
 // hash-chained line a decision, and the fold of its lines into a [State].
 //
 // It owns the lock, the chain, the bytes on disk and what they add up to: reviews,
-// approvals, holds, freezes, resolutions, the baseline, acknowledged damage, and
-// what of the history was seen. It also owns operator keys, since what counts of
+// approvals, receipts and their use, holds, freezes, resolutions, the baseline,
+// acknowledged damage, and what of the history was seen. It also owns operator keys, since what counts of
 // the log depends on their signatures, and what auditors do with a log: verify,
 // pin, export, set aside. All of it is the guard contract, sections 4 to 7.
 //

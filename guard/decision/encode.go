@@ -27,6 +27,8 @@ var kinds = map[string]func() Body{
 	"resolved": func() Body { return &Resolved{} }, "unresolved": func() Body { return &Unresolved{} },
 	"baseline": func() Body { return &Baseline{} }, "seen": func() Body { return &Seen{} },
 	"rewritten": func() Body { return &Rewritten{} }, "acknowledged": func() Body { return &Acknowledged{} },
+	"denied": func() Body { return &Denied{} }, "authorized": func() Body { return &Authorized{} },
+	"executed":  func() Body { return &Executed{} },
 	"recovered": func() Body { return &Recovered{} }, "adopted": func() Body { return &Adopted{} },
 }
 
@@ -78,6 +80,8 @@ func normal(body Body) (Body, error) {
 		b.Intent.Names = list(b.Intent.Names)
 	case *Held:
 		b.Intent.Names, b.ExpiresAt = list(b.Intent.Names), whole(b.ExpiresAt)
+	case *Authorized:
+		b.ExpiresAt = whole(b.ExpiresAt)
 	case *Baseline:
 		b.Runs, b.Through = list(b.Runs), whole(b.Through)
 	case *Seen:
@@ -112,11 +116,26 @@ func valid(body Body) error {
 		if b.ReviewID == "" {
 			return errors.New("the review has no id")
 		}
+		if (b.Kind == KindToolCall) != (b.Call != nil) {
+			return errors.New("a review of a tool call, and no other, holds the call")
+		}
 	case *Decided:
 		return word("decision", b.Decision, Approved, Rejected, Revoked, Reopened)
 	case *Held:
 		if b.HoldID == "" {
 			return errors.New("the hold has no id")
+		}
+	case *Denied:
+		if b.ReasonCode == "" {
+			return errors.New("the refusal has no reason")
+		}
+	case *Authorized:
+		if b.ReceiptID == "" {
+			return errors.New("the receipt has no id")
+		}
+	case *Executed:
+		if b.ReceiptID == "" {
+			return errors.New("the receipt has no id")
 		}
 	case *Released:
 		return word("why", b.Why, WhyReleased, WhyPaid, WhyExpired)
@@ -497,6 +516,25 @@ func lenient(raw []byte, now time.Time) *line {
 		}
 	}
 	return l
+}
+
+// Hash is the content hash of a body's own members as its line has them, signature
+// included: what a receipt names its decision by, which holds wherever in the log
+// the line stands (approvals contract, section 9.4).
+func Hash(body Body) (string, error) {
+	full, err := normal(body)
+	if err != nil {
+		return "", err
+	}
+	m, err := members(full)
+	if err != nil {
+		return "", err
+	}
+	text, err := canon.Marshal(m)
+	if err != nil {
+		return "", err
+	}
+	return canon.Sum(text), nil
 }
 
 // signedPart is what the signature of a line is over, of the line itself.

@@ -26,6 +26,8 @@ func scenario() [][]Body {
 		{asked("r-1", in, start), held("h-1", in, start), Frozen{Scope: "b.example", Reason: "y"}},
 		{Decided{ReviewID: "r-1", Decision: Rejected}},
 		{Released{HoldID: "h-1", Why: WhyReleased}, Unfrozen{Scope: "a.example"}},
+		{calling("r-2", start), Decided{ReviewID: "r-2", Decision: Approved}, receipt("n-1", "r-2", start.Add(time.Hour))},
+		{used("n-1", "r-2")},
 	}
 }
 
@@ -151,15 +153,19 @@ func (d *disk) keeps(what string) bool {
 // sameAs holds a state to what it is after so many steps.
 func sameAs(t testing.TB, at string, s *State, done int) {
 	t.Helper()
-	frozen := []int{0, 1, 2, 2, 1}[done]
-	holds := []int{0, 0, 1, 1, 0}[done]
-	status := []string{"", "", StatusPending, StatusRejected, StatusRejected}[done]
+	frozen := []int{0, 1, 2, 2, 1, 1, 1}[done]
+	holds := []int{0, 0, 1, 1, 0, 0, 0}[done]
+	status := []string{"", "", StatusPending, StatusRejected, StatusRejected, StatusRejected, StatusRejected}[done]
 	got := ""
 	if r := s.Review("r-1"); r != nil {
 		got = r.Status(start)
 	}
 	if len(s.AllFrozen()) != frozen || len(s.Holds(start)) != holds || got != status || s.Lines() != sums()[done] {
 		t.Fatalf("%s: after %d steps %d lines, %d frozen, %d holds, %q", at, done, s.Lines(), len(s.AllFrozen()), len(s.Holds(start)), got)
+	}
+	// A receipt is used up with the line that says so, and never by half.
+	if issued := s.Receipt("n-1") != nil; issued != (done >= 5) || s.Burnt("n-1") != (done >= 6) {
+		t.Fatalf("%s: after %d steps the receipt is issued: %v, used: %v", at, done, issued, s.Burnt("n-1"))
 	}
 }
 

@@ -62,6 +62,10 @@ func (f *fold) apply(l *line) {
 	f.lines, f.sig, f.at = l.Seq, l.Sig, l.At
 	if l.Seq == 1 {
 		f.first = l.Sig
+		switch l.body.(type) {
+		case *Recovered, *Adopted:
+			f.began = l.At
+		}
 	}
 	f.add(l, false)
 	if l.At.After(f.maxAt) {
@@ -113,6 +117,14 @@ func (f *fold) add(l *line, doubtful bool) {
 		if b.Why == WhyPaid && b.By != nil {
 			f.consume(*b.By)
 		}
+	case *Denied:
+		if b.Burnt != "" {
+			f.burn(b.Burnt, l, false)
+		}
+	case *Authorized:
+		f.issue(l, b, doubtful)
+	case *Executed:
+		f.execute(l, b)
 	case *Frozen:
 		f.frozen.Set(b.Scope, &frozenState{*b, l.At})
 	case *Unfrozen:
@@ -271,6 +283,7 @@ func (f *fold) decide(l *line, b *Decided, doubtful bool) {
 	}
 	r := old.copy()
 	d := Decision{Decided: *b, Seq: l.Seq, At: l.At, Actor: l.Actor}
+	d.Hash, _ = Hash(b) // a line that was read has one
 	// The more cautious of the two times: when it was signed, when it was written.
 	since := l.At
 	if t, err := time.Parse(stampForm, b.SignedAt); err == nil && t.Before(since) {
@@ -302,7 +315,7 @@ func (f *fold) decide(l *line, b *Decided, doubtful bool) {
 		f.rejected.Delete(r.Last().Seq)
 	}
 	r.Decisions = append(r.Decisions, d)
-	r.since = since
+	r.since, r.ReceiptID = since, ""
 	r.status = map[string]string{Approved: StatusApproved, Rejected: StatusRejected, Revoked: StatusRevoked, Reopened: StatusPending}[b.Decision]
 	if r.status == StatusRejected {
 		r.since, r.stuck = l.At, later(l.At, f.maxAt)

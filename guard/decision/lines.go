@@ -45,6 +45,10 @@ const (
 	Replaced = "replaced"
 	Edited   = "edited"
 	Removed  = "removed"
+
+	// Kinds of review.
+	KindPayment  = "payment"
+	KindToolCall = "tool_call"
 )
 
 // Intent is what a payment is about. Two intents are the same when all but the
@@ -90,6 +94,34 @@ type Covered struct {
 	CRC     uint32 `json:"crc"` // crc32c of the covered bytes
 }
 
+// Call is the tool call a review of the kind tool_call is about: what will run when
+// a person approves it (approvals contract, section 9.7b).
+type Call struct {
+	Tool     string `json:"tool"`
+	Resource string `json:"resource"` // or the scope of a tool that spends
+	Risk     string `json:"risk"`
+	// Arguments are what the tool will be given, in canonical JSON, the host's part
+	// among them. What the policy says to redact stands there as a hash.
+	Arguments     string `json:"arguments"`
+	ArgsHash      string `json:"args_hash"`
+	RequestHash   string `json:"request_hash"` // of all that an approval is bound to
+	Policy        string `json:"policy"`       // its name
+	PolicyVersion string `json:"policy_version"`
+	PolicyHash    string `json:"policy_hash"` // of its content: a version is only a word
+	Canon         string `json:"canon"`       // the rule the hashes were made by
+	TTL           int64  `json:"ttl_ms"`      // for how long a receipt will be good
+	Spend         *Spend `json:"spend,omitempty"`
+}
+
+// Spend is the money of a tool call, as a spend gate sees it.
+type Spend struct {
+	Gate       string `json:"gate"` // whose day it counts in: the name of the gate
+	Action     string `json:"action"`
+	Asset      string `json:"asset"`
+	Notional   string `json:"notional"`             // display units, decimal text
+	Confidence string `json:"confidence,omitempty"` // decimal text
+}
+
 // Operator is a key that may loosen.
 type Operator struct {
 	Name      string    `json:"name"`
@@ -115,10 +147,10 @@ type (
 		Operators []Operator `json:"operators"`
 		Version   string     `json:"version"`
 	}
-	// Opened asks a person about a payment.
+	// Opened asks a person about a payment or a tool call.
 	Opened struct {
 		ReviewID     string    `json:"review_id"`
-		Kind         string    `json:"kind"` // "payment"
+		Kind         string    `json:"kind"` // payment, tool_call
 		Intent       Intent    `json:"intent"`
 		Counterparty string    `json:"counterparty"` // as shown
 		Amount       string    `json:"amount"`       // as shown, display units
@@ -131,6 +163,7 @@ type (
 		Reasons      []Reason  `json:"reasons"`
 		ExpiresAt    time.Time `json:"expires_at"`
 		PolicyHash   string    `json:"policy_hash"`
+		Call         *Call     `json:"call,omitempty"` // of a tool_call
 	}
 	// Decided is a person's decision on a review.
 	Decided struct {
@@ -230,6 +263,49 @@ type (
 		Note    string `json:"note"`
 		Signed
 	}
+	// Denied records that a tool of the approvals refused something, before the one
+	// who asked is told (approvals contract, section 8.4).
+	Denied struct {
+		Tool       string `json:"tool"`             // whose refusal it is
+		Target     string `json:"target,omitempty"` // the tool that was to be called
+		Scope      string `json:"scope,omitempty"`  // its resource or scope
+		ReasonCode string `json:"reason_code"`
+		Detail     string `json:"detail"`
+		ArgsHash   string `json:"args_hash,omitempty"`
+		ReceiptID  string `json:"receipt_id"`          // of the refusal
+		Presented  string `json:"presented,omitempty"` // id of the receipt that was refused
+		ReviewID   string `json:"review_id,omitempty"`
+		Policy     string `json:"policy,omitempty"`
+		Burnt      string `json:"burnt,omitempty"` // Presented, where the refusal used it up
+		Canon      string `json:"canon"`
+	}
+	// Authorized holds a receipt that was issued. Where no such line is, there is no
+	// receipt, whatever bears a signature (approvals contract, section 9.4).
+	Authorized struct {
+		ReceiptID   string    `json:"receipt_id"` // its nonce
+		ReceiptHash string    `json:"receipt_hash"`
+		Receipt     string    `json:"receipt"` // the whole of it, canonical JSON
+		Tool        string    `json:"tool"`
+		Scope       string    `json:"scope"` // resource or scope
+		ArgsHash    string    `json:"args_hash"`
+		RequestHash string    `json:"request_hash"`
+		Approver    string    `json:"approver"` // name of the key that signed it
+		ReviewID    string    `json:"review_id,omitempty"`
+		Spend       *Spend    `json:"spend,omitempty"`
+		ExpiresAt   time.Time `json:"expires_at"`
+		Canon       string    `json:"canon"`
+	}
+	// Executed uses a receipt up: it is written before anybody is told that the
+	// call may be made.
+	Executed struct {
+		ReceiptID   string `json:"receipt_id"`
+		ReceiptHash string `json:"receipt_hash"`
+		Tool        string `json:"tool"`
+		Scope       string `json:"scope"`
+		ArgsHash    string `json:"args_hash"`
+		ReviewID    string `json:"review_id,omitempty"`
+		Canon       string `json:"canon"`
+	}
 	// Recovered and Adopted begin a new log behind a file that was set aside.
 	Recovered struct {
 		File    string `json:"file"`
@@ -247,9 +323,11 @@ type (
 	}
 )
 
-// UsedBy is what an approval was spent on: a hold, or a payment in the trace.
+// UsedBy is what an approval was spent on: a hold, a payment in the trace, or a
+// tool call that was made on a receipt.
 type UsedBy struct {
 	HoldID    string  `json:"hold_id,omitempty"`
+	ReceiptID string  `json:"receipt_id,omitempty"`
 	Run       string  `json:"run_id,omitempty"`
 	Operation *string `json:"operation_id,omitempty"`
 }
@@ -277,6 +355,9 @@ func (Baseline) kind() string     { return "baseline" }
 func (Seen) kind() string         { return "seen" }
 func (Rewritten) kind() string    { return "rewritten" }
 func (Acknowledged) kind() string { return "acknowledged" }
+func (Denied) kind() string       { return "denied" }
+func (Authorized) kind() string   { return "authorized" }
+func (Executed) kind() string     { return "executed" }
 func (Recovered) kind() string    { return "recovered" }
 func (Adopted) kind() string      { return "adopted" }
 
@@ -308,6 +389,15 @@ func (h Held) MarshalJSON() ([]byte, error) {
 		inner
 		ExpiresAt string `json:"expires_at"`
 	}{inner(h), stamp(h.ExpiresAt)})
+}
+
+// MarshalJSON writes expires_at in the form of the log.
+func (a Authorized) MarshalJSON() ([]byte, error) {
+	type inner Authorized
+	return json.Marshal(struct {
+		inner
+		ExpiresAt string `json:"expires_at"`
+	}{inner(a), stamp(a.ExpiresAt)})
 }
 
 // MarshalJSON writes through in the form of the log.

@@ -42,6 +42,8 @@ type Carried struct {
 	Lines  int64 // of it, complete ones
 
 	Freezes, Rejections, Pending, Holds, Rewrites, Runs int
+
+	Receipts int // that were good for something today; none is good any more
 }
 
 // Recover sets an unsound log aside, byte for byte, and begins a new one that
@@ -257,6 +259,17 @@ func (l *Log) beginning(c *Carried, old *State, how SetAside, adopt bool, now ti
 		put(h.Actor, b)
 		c.Holds++
 	}
+	// No receipt is carried on, but what it may have spent today still counts.
+	old.spends.Scan(func(_ string, r *ReceiptState) bool {
+		if day(later(r.At, r.BurntAt)) >= day(now) && (r.Alive(now) || !r.BurntAt.IsZero()) {
+			b := r.Authorized
+			b.ReviewID = ""
+			put(how.Actor, b)
+			put(how.Actor, Executed{ReceiptID: b.ReceiptID, ReceiptHash: b.ReceiptHash, Tool: b.Tool, Scope: b.Scope, ArgsHash: b.ArgsHash, Canon: b.Canon})
+			c.Receipts++
+		}
+		return true
+	})
 	for _, all := range old.RewrittenRuns() {
 		for _, r := range all {
 			put(how.Actor, r.Rewritten)

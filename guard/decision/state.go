@@ -34,6 +34,11 @@ type State struct {
 	holdIDs  *btree.Map[string, int64]
 	consumed *btree.Map[string, int32] // by digest of the reference
 
+	receipts *btree.Map[string, *ReceiptState] // that were issued; by id
+	burnt    *btree.Map[string, struct{}]      // ids of receipts that are used up, of others' too
+	spends   *btree.Map[string, *ReceiptState] // issued ones that spend; by gate and the day they count in
+	began    time.Time                         // of a log that began anew
+
 	frozen   *btree.Map[string, *frozenState]
 	resolved *btree.Map[string, *Resolved]
 
@@ -57,6 +62,7 @@ func newState() *State {
 		reviews: &btree.Map[string, *ReviewState]{}, opened: &btree.Map[int64, *ReviewState]{},
 		live: &btree.Map[string, *ReviewState]{}, rejected: &btree.Map[int64, *ReviewState]{},
 		holds: &btree.Map[int64, *HoldState]{}, holdIDs: &btree.Map[string, int64]{}, consumed: &btree.Map[string, int32]{},
+		receipts: &btree.Map[string, *ReceiptState]{}, burnt: &btree.Map[string, struct{}]{}, spends: &btree.Map[string, *ReceiptState]{},
 		frozen: &btree.Map[string, *frozenState]{}, resolved: &btree.Map[string, *Resolved]{},
 		seen: &btree.Map[string, Covered]{}, rewrites: &btree.Map[string, []*RewrittenState]{},
 		rewritten: &btree.Map[string, struct{}]{}, acks: &btree.Map[string, *Acknowledged]{},
@@ -70,6 +76,7 @@ func (s *State) snapshot() *State {
 	c := *s
 	c.reviews, c.opened, c.live, c.rejected = s.reviews.Copy(), s.opened.Copy(), s.live.Copy(), s.rejected.Copy()
 	c.holds, c.holdIDs, c.consumed = s.holds.Copy(), s.holdIDs.Copy(), s.consumed.Copy()
+	c.receipts, c.burnt, c.spends = s.receipts.Copy(), s.burnt.Copy(), s.spends.Copy()
 	c.frozen, c.resolved = s.frozen.Copy(), s.resolved.Copy()
 	c.seen, c.rewrites, c.rewritten, c.acks = s.seen.Copy(), s.rewrites.Copy(), s.rewritten.Copy(), s.acks.Copy()
 	c.verdicts = s.verdicts.Copy()
@@ -134,6 +141,7 @@ type ReviewState struct {
 	Actor     string     // who asked
 	Decisions []Decision // those that count, oldest first
 	Used      *UsedBy    // what the approval was spent on
+	ReceiptID string     // of the receipt that was issued for it, "" for none
 	UsedAt    time.Time
 
 	status   string    // pending, approved, rejected, used, revoked
@@ -147,6 +155,7 @@ type ReviewState struct {
 type Decision struct {
 	Decided         // without signature and key where no operator's key verified them
 	Operator string // whose key signed it, as the policy names the key; "" for unsigned
+	Hash     string // of the line's own members, see [Hash]
 	Seq      int64
 	At       time.Time
 	Actor    string

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/settlewatch/settlewatch/assemble/jsjson"
+	"github.com/settlewatch/settlewatch/guard"
+	"github.com/settlewatch/settlewatch/internal/plain"
+)
+
+// showCall shows what a review of a tool call is about: all of what will run, since
+// that is what an approval is for (approvals contract, section 9.7b).
+func (a *app) showCall(r shownReview) {
+	c := r.Call
+	var s sheet
+	s.styled(statusStyle(r.Status), "status", a.stateOf(r, "call"), "")
+	s.styled(bold, "call", typed(c.Tool), mark("agent"))
+	s.styled(bold, "for", typed(c.Resource), mark("agent"))
+	s.styled(riskStyle(c.Risk), "risk", c.Risk, mark("policy"))
+	if c.Spend != nil {
+		s.styled(bold, "spends", typed(c.Spend.Notional+" "+c.Spend.Asset)+" ("+typed(c.Spend.Action)+")", mark("agent"))
+	}
+	s.row("policy", typed(c.Policy)+", version "+typed(c.PolicyVersion), mark("policy"))
+	a.asked(&s, r)
+	a.showSheet(&s)
+	a.put(bold, "", "arguments "+mark("agent")+":")
+	a.showArguments(c.Arguments)
+	a.showReasons("why a person is asked:", r.Reasons, r.whole)
+	for _, code := range r.Warnings {
+		a.put(yellow, "! ", warningText(code))
+	}
+	command := func(verb string) { a.pasteable(r.o.again("review " + verb + " " + shellWord(r.id))) }
+	switch r.Status {
+	case "pending":
+		if r.whole {
+			a.put(bold, "", "to approve is to let this call be made once, with these arguments:")
+		}
+		command("approve")
+		command("reject")
+	case "approved":
+		a.put("", "", "to take it back, while it is unused:")
+		command("revoke")
+	case "rejected":
+		a.put("", "", "to ask again, under the same id:")
+		command("reopen")
+	}
+}
+
+func riskStyle(risk string) string {
+	return map[string]string{"high": yellow, "critical": red}[risk]
+}
+
+// showArguments shows arguments whole, however long they are.
+func (a *app) showArguments(canonical string) {
+	var doc jsjson.Doc
+	text := canonical
+	if doc.Parse([]byte(canonical)) == nil {
+		text = string(doc.Root().Append(nil, 2, 0))
+	}
+	for line := range strings.Lines(text) {
+		for part := range slices.Chunk([]rune(visible(strings.TrimSuffix(line, "\n"))), whole) {
+			a.put("", "  ", string(part))
+		}
+	}
+	if strings.ContainsFunc(canonical, func(r rune) bool { return r > unicode.MaxASCII }) {
+		a.put(yellow, "! ", "the arguments hold letters beyond ASCII: some look like others")
+	}
+}
+
+// visible shows of JSON what a screen would hide or change: each such character as
+// the escape JSON has for it. What is cleaned away has been approved all the same.
+func visible(line string) string {
+	var b strings.Builder
+	indent := len(line) - len(strings.TrimLeft(line, " "))
+	b.WriteString(line[:indent])
+	space := false
+	for _, r := range line[indent:] {
+		again := r == ' ' && space
+		space = r == ' '
+		switch {
+		case !again && r != unicode.ReplacementChar && unicode.IsPrint(r) && !plain.Hidden(r) && !unicode.IsMark(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			hi, lo := (r-0x10000)>>10+0xd800, (r-0x10000)&0x3ff+0xdc00
+			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+// shownInNote is how much of the arguments stands beside what is to be signed.
+const shownInNote = 1200
+
+// decidedCall says what a decision on a call is about.
+func decidedCall(decision string, v *guard.ReviewView) string {
+	c := v.Call
+	text := decision + " " + v.ID + ": one call of " + typed(c.Tool) + " for " + typed(c.Resource)
+	if c.Spend != nil {
+		text += ", " + typed(c.Spend.Notional+" "+c.Spend.Asset)
+	}
+	if shown := visible(c.Arguments); len(shown) <= shownInNote {
+		return text + ", with " + shown
+	}
+	return text + fmt.Sprintf(", with %d bytes of arguments, which settlewatch review show %s shows", len(c.Arguments), v.ID)
+}
+
+// asked adds who asked, and what has become of it.
+func (a *app) asked(s *sheet, r shownReview) {
+	asker := "somebody on this machine (stdio or the command line)"
+	if r.AskedBy != "" {
+		asker = plain.Quote(r.AskedBy, whole)
+	}
+	s.row("asked by", asker, "")
+	s.row("asked", moment(r.CreatedAt)+", "+away(r.CreatedAt, a.env.now()), "")
+	if !r.DecidedAt.IsZero() {
+		s.row("decided", moment(r.DecidedAt)+" by "+dash(r.DecidedBy), "")
+	}
+	if r.Note != "" {
+		s.row("note", plain.Quote(r.Note, whole), "")
+	}
+	if r.Used != nil {
+		s.row("used by", usedBy(r.Used), "")
+	}
+}
+
+// stateOf is the status of a review in words.
+func (a *app) stateOf(r shownReview, what string) string {
+	now := a.env.now()
+	switch r.Status {
+	case "pending":
+		return r.Status + ", expires " + moment(r.ExpiresAt) + ", " + away(r.ExpiresAt, now)
+	case "approved":
+		return r.Status + " for one " + what + " until " + moment(r.ExpiresAt) + ", " + away(r.ExpiresAt, now)
+	case "expired":
+		return r.Status + " on " + moment(r.ExpiresAt) + ": nobody decided, or it was not used, so it is no permission"
+	}
+	return r.Status
+}
