@@ -24,6 +24,7 @@ type sums struct {
 	operations map[countKey]int64 // by name set, class, blindness
 	paid       map[countKey]int64 // by host, payee, outcome
 	hours      map[hourKey]*hourSum
+	days       map[dayKey]*daySum
 	payments   int64
 }
 
@@ -44,12 +45,12 @@ type hourSum struct {
 }
 
 func newSums() sums {
-	return sums{operations: map[countKey]int64{}, hours: map[hourKey]*hourSum{}, paid: map[countKey]int64{}}
+	return sums{operations: map[countKey]int64{}, hours: map[hourKey]*hourSum{}, days: map[dayKey]*daySum{}, paid: map[countKey]int64{}}
 }
 
 // full tells whether the changes should be written before there are more: there may
 // be as many name sets as operations.
-func (s *sums) full() bool { return len(s.operations)+len(s.hours)+len(s.paid) > 1<<15 }
+func (s *sums) full() bool { return len(s.operations)+len(s.hours)+len(s.days)+len(s.paid) > 1<<15 }
 
 // count counts an operation, sign times.
 func (s *sums) count(o *Stored, sign int64) {
@@ -143,6 +144,9 @@ func (s *sums) spend(rows []payment, sign int64) error {
 			continue
 		}
 		s.payments += sign
+		if err := s.spendDay(p, sign); err != nil {
+			return err
+		}
 		for _, asset := range [...]int64{p.asset, AnyAsset} {
 			k := hourKey{asset, hourOf(p.at), p.part()}
 			h := s.hours[k]
@@ -190,6 +194,9 @@ func (t *Tx) addUp() error {
 		if err := t.addCounts(c.counter, c.changes); err != nil {
 			return err
 		}
+	}
+	if err := t.addDays(s.days); err != nil {
+		return err
 	}
 	return t.addHours(s.hours)
 }
