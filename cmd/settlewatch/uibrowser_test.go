@@ -94,6 +94,8 @@ type served struct {
 	mu    sync.Mutex
 	link  string
 	errs  lockedBuffer
+
+	signed bool // an operator's key is unlocked
 }
 
 type lockedBuffer struct {
@@ -114,7 +116,7 @@ func (l *lockedBuffer) String() string {
 }
 
 // policy is what a root's guard judges by in these tests.
-const uiPolicy = `{"reviewAbove": "0.30", "maxPendingReviews": 500, "reviewUrl": "http://127.0.0.1:8737/review/{review_id}",
+const uiPolicy = `{"reviewAbove": "0.30", "reviewExpiryHours": 8, "maxPendingReviews": 500, "reviewUrl": "http://127.0.0.1:8737/review/{review_id}",
 "limits": [{"name": "a day", "scope": "total", "asset": "eip155:8453/0x833589fcd6edb6e08f4c7c32d4f71b54bda02913", "amount": "25.00", "windowHours": 24, "action": "review"}]%s}`
 
 // serveUI starts the command on a root. With signed the policy has an operator, whose
@@ -149,6 +151,7 @@ func serveUI(t *testing.T, root string, signed bool, args ...func(*uiOptions)) *
 	for _, arg := range args {
 		arg(o)
 	}
+	s.signed = signed
 	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: &s.errs, env: env, someone: who}
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -299,6 +302,15 @@ func (b *tab) login() {
 	b.t.Helper()
 	b.do(chromedp.Navigate(b.newest()))
 	b.says("Overview", "Log out")
+}
+
+// enter logs in and confirms it where that is needed.
+func (b *tab) enter() {
+	b.t.Helper()
+	b.login()
+	if b.signed {
+		b.confirm()
+	}
 }
 
 func (s *served) newest() string {
@@ -476,7 +488,7 @@ func commonest(from image.Image, bounds image.Rectangle) color.Palette {
 	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
 		for x := bounds.Min.X; x < bounds.Max.X; x++ {
 			r, g, b, _ := from.At(x, y).RGBA()
-			count[color.RGBA{uint8(r>>8) & 0xfc, uint8(g>>8) & 0xfc, uint8(b>>8) & 0xfc, 0xff}]++
+			count[color.RGBA{uint8(r>>8) &^ 3, uint8(g>>8) &^ 3, uint8(b>>8) &^ 3, 0xff}]++
 		}
 	}
 	var all color.Palette
@@ -484,8 +496,8 @@ func commonest(from image.Image, bounds image.Rectangle) color.Palette {
 		all = append(all, c)
 	}
 	slices.SortFunc(all, func(a, b color.Color) int { return count[b] - count[a] })
-	if len(all) > 64 {
-		all = all[:64]
+	if len(all) > 160 {
+		all = all[:160]
 	}
 	return all
 }

@@ -17,7 +17,9 @@ func (u *UI) doorway() http.Handler {
 		u.message(w, r, http.StatusOK, m)
 	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { u.message(w, r, http.StatusOK, m) })
-	mux.HandleFunc("GET /static/app.css", func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, static, "static/app.css") })
+	for _, file := range []string{"static/app.css", "static/icon.svg"} {
+		mux.HandleFunc("GET /"+file, func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, static, file) })
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusMisdirectedRequest, "host_not_allowed")
 	})

@@ -3,6 +3,7 @@ package ui
 import (
 	"crypto/subtle"
 	"errors"
+	"mime"
 	"net/http"
 	"net/url"
 	"strings"
@@ -123,7 +124,7 @@ func (u *UI) act(w http.ResponseWriter, r *http.Request, h func(*request) error)
 	}
 	q := &request{UI: u, w: w, r: r, s: s}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if kind := r.Header.Get("Content-Type"); kind != "application/x-www-form-urlencoded" {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
 		refuse(w, http.StatusUnsupportedMediaType, "form_required")
 		return
 	}

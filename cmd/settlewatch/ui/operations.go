@@ -99,7 +99,7 @@ type operationPage struct {
 	Line        decision.Ref
 	Resolved    *decision.Resolved
 	Said        amount // what a person said was paid
-	Explanation []string
+	Explanation []sentenceShown
 	Stages      []stage
 	Events      []eventShown
 	MoreEvents  int
@@ -112,6 +112,12 @@ type operationPage struct {
 }
 
 func (p operationPage) title() string { return "Operation " + p.Name }
+
+// sentenceShown is a line of the explanation.
+type sentenceShown struct {
+	Text       string
+	Item, Lead bool
+}
 
 type stage struct {
 	assemble.StageState
@@ -156,7 +162,11 @@ func (q *request) operation() error {
 		}
 	}
 	p.Undecided = p.Resolved == nil && (r.Settlement == "unknown" || r.Settlement == "pending" || r.Settlement == "failed")
-	p.Explanation = strings.Split(mcp.Explanation(r, p.Resolved), "\n")
+	for i, line := range strings.Split(mcp.Explanation(r, p.Resolved), "\n") {
+		if text, item := strings.CutPrefix(line, "- "); text != "" {
+			p.Explanation = append(p.Explanation, sentenceShown{Text: clean(text), Item: item, Lead: i == 0})
+		}
+	}
 	p.ReceiptLink = strings.Replace(operationLink(r.Ref), "/operation?", "/receipt.json?", 1)
 	template := r.Receipt.Template()
 	for i, s := range r.Stages() {

@@ -106,6 +106,7 @@ func entryOf(line []byte) entry {
 		How       string    `json:"how"`
 		Hash      string    `json:"policy_hash"`
 		Signature string    `json:"signature"`
+		Runs      []any     `json:"runs"`
 	}
 	e := entry{Raw: plain.Clean(string(line), rawShown)}
 	if err := json.Unmarshal(line, &l); err != nil {
@@ -139,6 +140,8 @@ func entryOf(line []byte) entry {
 		e.What = join(l.Scope, l.Reason, signed)
 	case "resolved", "unresolved":
 		e.What = join(l.Outcome, l.Note, l.By, signed)
+	case "seen":
+		e.What = join("how far " + plural(len(l.Runs), "run") + " had been read")
 	case "policy":
 		e.What = join("hash " + l.Hash[:min(12, len(l.Hash))])
 	default:

@@ -47,12 +47,9 @@ type card struct {
 	Alone    bool // it has the page to itself
 }
 
-// limitShown is what a limit had counted when the review was opened: an approval
+// limitShown is what a rule had counted when the review was opened: an approval
 // waives it up to that.
-type limitShown struct {
-	Rule, Spent, Held string
-	Count             int
-}
+type limitShown struct{ Rule, What string }
 
 // earlier is another review of the same counterparty.
 type earlier struct {
@@ -90,8 +87,11 @@ func (q *request) card(s *decision.State, v *guard.ReviewView, alone bool) card 
 	c.Shown, c.Opened, c.LogName = shownOf(r, v.Status), r.OpenedSig, s.First()
 	p := q.g.Policy()
 	for _, l := range r.Opened.Shown {
-		asset := r.Intent.Asset
-		c.Limits = append(c.Limits, limitShown{Rule: clean(l.Rule), Spent: p.Display(asset, orZero(l.Spent)), Held: p.Display(asset, orZero(l.Held)), Count: l.Count})
+		what := number(int64(l.Count)) + " counted"
+		if orZero(l.Spent) != "0" || orZero(l.Held) != "0" {
+			what += ", " + p.Display(r.Intent.Asset, orZero(l.Spent)) + " spent, " + p.Display(r.Intent.Asset, orZero(l.Held)) + " held"
+		}
+		c.Limits = append(c.Limits, limitShown{Rule: clean(l.Rule), What: clean(what)})
 	}
 	looked := 0
 	for o := range s.Reviews() {

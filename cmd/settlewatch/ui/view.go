@@ -59,6 +59,7 @@ func (u *UI) parse() error {
 		"size":    size,
 		"took":    took,
 		"money":   u.money,
+		"called":  u.called,
 		"short":   short,
 		"once":    u.sessions.secret,
 		"command": u.o.Words.Command,

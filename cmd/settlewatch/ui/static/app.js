@@ -13,7 +13,7 @@
     const stroke = colour("--soft"), grid = { stroke: colour("--line"), width: 1 };
     const font = "12px system-ui, sans-serif";
     return [
-      { stroke, font, grid: { show: false }, ticks: { show: false }, space: width < 500 ? 70 : 50 },
+      { stroke, font, grid: { show: false }, ticks: { show: false }, space: 80, values: (_, v) => v.map((n) => new Date(n * 1000).toISOString().slice(5, 10)), incrs: [86400, 2 * 86400, 3 * 86400, 7 * 86400, 14 * 86400, 30 * 86400] },
       { stroke, font, grid, ticks: { show: false }, size: 64, values: (_, v) => v.map((n) => n === null ? "" : String(+n.toPrecision(6))) },
     ];
   }
@@ -28,7 +28,7 @@
     const bars = uPlot.paths.bars({ size: [0.72, 40], align: 0, radius: 0 });
     const series = (label, name, i) => ({ label, paths: bars, fill: colour(name), stroke: colour(name), width: 0, points: { show: false }, value: text(i) });
     // The tallest first, so that each stands before the one it is a part of.
-    return [{ series: [{ value: (_, v) => v == null ? "–" : new Date(v * 1000).toISOString().slice(0, 10) }, series("failed", "--bad", 3), series("open", "--due", 2), series("settled", "--good", 1)] }, [at, three, two, settled]];
+    return [{ series: [{ label: "Day", value: (_, v) => v == null ? "–" : new Date(v * 1000).toISOString().slice(0, 10) }, series("failed", "--bad", 3), series("open", "--due", 2), series("settled", "--good", 1)] }, [at, three, two, settled]];
   }
 
   function amounts() {
@@ -38,7 +38,7 @@
     });
     const of = (state) => points.map((p) => p.state === state ? p.n : null);
     const dots = (label, name) => ({ label, stroke: colour(name), paths: () => null, points: { show: true, size: 7, fill: colour(name) }, value: (_, __, ___, n) => n == null || points[n].state !== label ? "–" : points[n].units });
-    return [{ series: [{ value: (_, v) => v == null ? "–" : new Date(v * 1000).toISOString().slice(0, 16).replace("T", " ") }, dots("settled", "--good"), dots("open", "--due"), dots("failed", "--bad")] },
+    return [{ series: [{ label: "Time", value: (_, v) => v == null ? "–" : new Date(v * 1000).toISOString().slice(0, 16).replace("T", " ") }, dots("settled", "--good"), dots("open", "--due"), dots("failed", "--bad")] },
       [points.map((p) => p.at), of("settled"), of("open"), of("failed")]];
   }
 
