@@ -55,22 +55,24 @@ func (v *View) PaceOf(name int64, payments int) ([]Pace, error) {
 	return out[:min(len(out), payments)], nil
 }
 
-// NewestOf gives the newest payments that carry one of the names, newest first.
+// NewestOf gives the newest payments that carry one of the names, newest first. Those
+// without a readable time come before all others.
 func (v *View) NewestOf(names []int64, limit int) ([]Paid, error) {
-	var found []Paid
-	for _, name := range names {
-		for _, column := range [...]string{"payee", "host"} {
-			rows, err := v.payments("SELECT p.op_no, "+paymentColumns+" FROM payments p INDEXED BY payments_by_"+column+" WHERE p."+column+" = ? ORDER BY p.at DESC LIMIT ?",
-				name, int64(limit))
-			if err != nil {
-				return nil, err
+	return v.newest(limit, func(n int) ([]Paid, error) {
+		var found []Paid
+		for _, name := range names {
+			for _, column := range [...]string{"payee", "host"} {
+				rows, err := v.payments("SELECT p.op_no, "+paymentColumns+" FROM payments p INDEXED BY payments_by_"+column+" WHERE p."+column+" = ? ORDER BY p.at DESC LIMIT ?",
+					name, int64(n))
+				if err != nil {
+					return nil, err
+				}
+				found = append(found, rows...)
 			}
-			found = append(found, rows...)
 		}
-	}
-	found, err := v.whole(found)
-	slices.Reverse(found)
-	return found[:min(len(found), limit)], err
+		slices.SortStableFunc(found, func(a, b Paid) int { return b.compareTime(&a) })
+		return found[:min(len(found), n)], nil
+	}, func(a, b *Paid) bool { return a.Op == b.Op && a.N == b.N })
 }
 
 // PaidTo is how the payments to a payee at a host ended.

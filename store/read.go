@@ -387,7 +387,11 @@ func (v *View) listOf(f Filter, name, class int64, open OpenFilter, now int64, f
 	}
 	if f.After != nil {
 		q.WriteString(" AND " + last + " " + below + "= ? AND (" + last + ", r.run_key, " + opText + ") " + below + " (?, ?, ?)")
-		args = append(args, f.After.Last, f.After.Last, f.After.Run, f.After.Op)
+		op := f.After.Op
+		if op == nil {
+			op = []byte{} // of the null operation, which is not NULL
+		}
+		args = append(args, f.After.Last, f.After.Last, f.After.Run, op)
 	}
 	if f.Above != nil {
 		q.WriteString(" AND " + last + " > ?")

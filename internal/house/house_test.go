@@ -20,6 +20,7 @@ const module = "github.com/settlewatch/settlewatch"
 // a lower line. A package that is not named here has no place in the house.
 var floors = [][]string{
 	{"cmd/settlewatch", "cmd/bench"},
+	{"cmd/settlewatch/ui"},
 	{"mcp"},
 	{"mcp/transport", "mcp/market"},
 	{"guard"},
@@ -116,16 +117,20 @@ func TestTheGuardAndTheIndexerDoNotKnowEachOther(t *testing.T) {
 	}
 }
 
+// root tells the composition root, with its tools, from the rooms below it.
+func root(pkg string) bool { return strings.HasPrefix(pkg, "cmd/") && pkg != "cmd/settlewatch/ui" }
+
 // What rooms may take from outside the module beside the plain parts of the
 // standard library: anything that dials, runs programs or speaks SQL is named
 // here or not imported.
 var allowed = map[string][]string{
-	"assemble":        {},
-	"assemble/jsjson": {},
-	"assemble/yaml12": {},
-	"guard":           {},
-	"guard/approval":  {},
-	"guard/canon":     {},
+	"cmd/settlewatch/ui": {"net/http"}, // a handler of it; who listens is the composition root's business
+	"assemble":           {},
+	"assemble/jsjson":    {},
+	"assemble/yaml12":    {},
+	"guard":              {},
+	"guard/approval":     {},
+	"guard/canon":        {},
 	"guard/decision": {"github.com/gofrs/flock", "github.com/tidwall/btree", "golang.org/x/crypto/chacha20poly1305", "golang.org/x/crypto/scrypt",
 		"golang.org/x/sys/unix"},
 	"guard/payment": {"golang.org/x/crypto/sha3", "golang.org/x/net/idna"},
@@ -148,8 +153,8 @@ var guarded = []string{"net", "net/http", "net/rpc", "net/smtp", "net/textproto"
 
 func TestRoomsTakeFromOutsideOnlyWhatIsTheirs(t *testing.T) {
 	for _, f := range files(t) {
-		if strings.HasPrefix(f.pkg, "cmd/") {
-			continue // the composition root; what it must not do is dial
+		if root(f.pkg) {
+			continue // what it must not do is dial
 		}
 		for _, spec := range f.ast.Imports {
 			path, _ := strconv.Unquote(spec.Path.Value)
@@ -165,10 +170,46 @@ func TestNothingButTheMarketRoomCanDial(t *testing.T) {
 	for _, f := range files(t) {
 		for _, spec := range f.ast.Imports {
 			path, _ := strconv.Unquote(spec.Path.Value)
-			if (path == "net" || strings.HasPrefix(path, "net/http")) && f.pkg != "mcp/market" && f.pkg != "mcp/transport" {
+			if (path == "net" || strings.HasPrefix(path, "net/http")) && f.pkg != "mcp/market" && f.pkg != "mcp/transport" && !serves(f, path) {
 				t.Errorf("%s: %s must not import %s", f.name, f.pkg, path)
 			}
 		}
+	}
+}
+
+// serves tells the pages of a person, which are served to this machine: a handler in
+// their room, the one file that listens for it, and the one that measures it.
+func serves(f file, path string) bool {
+	return f.pkg == "cmd/settlewatch/ui" && path == "net/http" || f.name == filepath.Join("cmd", "settlewatch", "uicmd.go") || f.name == filepath.Join("cmd", "bench", "pages.go")
+}
+
+// What serves must not call anybody.
+func TestWhatServesPagesDialsNobody(t *testing.T) {
+	seen := 0
+	for _, f := range files(t) {
+		if !serves(f, "net/http") {
+			continue
+		}
+		seen++
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			x, ok := sel.X.(*ast.Ident)
+			if !ok || x.Obj != nil {
+				return true
+			}
+			name := x.Name + "." + sel.Sel.Name
+			if strings.HasPrefix(name, "net.Dial") || strings.HasPrefix(name, "net.Lookup") || strings.HasPrefix(name, "net.Resolver") ||
+				slices.Contains([]string{"http.Get", "http.Post", "http.Head", "http.PostForm", "http.Client", "http.Transport", "http.DefaultClient", "http.DefaultTransport", "http.NewRequest", "http.NewRequestWithContext"}, name) {
+				t.Errorf("%s: %s has no place in what serves pages", f.fset.Position(sel.Pos()), name)
+			}
+			return true
+		})
+	}
+	if seen < 5 {
+		t.Errorf("only %d files serve pages; the test does not see them", seen)
 	}
 }
 
@@ -186,7 +227,7 @@ var banned = map[string][]string{
 
 func TestClocksDialsAndStreamsBelongToTheCompositionRoot(t *testing.T) {
 	for _, f := range files(t) {
-		if strings.HasPrefix(f.pkg, "cmd/") {
+		if root(f.pkg) {
 			continue
 		}
 		// The name a package goes by here may be one of the file's own choice.
