@@ -336,12 +336,12 @@ func (x *Indexer) FaultLines(ctx context.Context, run string, limit, most int) (
 	}
 	dir, err := x.openEvents()
 	if err != nil {
-		return out, nil //nolint:nilerr // the faults are known without their bytes
+		return out, nil // the faults are known without their bytes
 	}
 	defer func() { _ = dir.Close() }()
 	f, info, err := dir.Open(file)
 	if err != nil {
-		return out, nil //nolint:nilerr // likewise
+		return out, nil
 	}
 	defer func() { _ = f.Close() }()
 	for i := range out {

@@ -44,7 +44,6 @@ func (m *model) checkPeople(t *rapid.T, v *View, names []string, numbers []int64
 }
 
 func (m *model) checkDays(t *rapid.T, v *View) {
-	words := map[int64]string{}
 	from := rapid.SampledFrom([]int64{-10, 0, 1, 100}).Draw(t, "first day")
 	got, err := v.Days(from)
 	if err != nil {
@@ -54,7 +53,8 @@ func (m *model) checkDays(t *rapid.T, v *View) {
 	for i := range got {
 		numbers[i] = got[i].Asset
 	}
-	if words, err = v.Words(numbers); err != nil {
+	words, err := v.Words(numbers)
+	if err != nil {
 		t.Fatal(err)
 	}
 	type key struct {

@@ -501,9 +501,3 @@ func commonest(from image.Image, bounds image.Rectangle) color.Palette {
 	}
 	return all
 }
-
-// phone makes the screen a small one.
-func (b *tab) phone() {
-	b.t.Helper()
-	b.do(chromedp.EmulateViewport(390, 844))
-}

@@ -110,7 +110,7 @@ func (a *app) runUI(ctx context.Context, o *uiOptions) error {
 	if err != nil {
 		return errcode.Wrap(bare(err), errcode.Usage, "another port with --addr, or none for any that is free", "listen on %s", at)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	bound, ok := l.Addr().(*net.TCPAddr)
 	if !ok || !bound.IP.IsLoopback() {
 		return errcode.New(errcode.Internal, "report this", "listen on %s: it is bound to %s", at, l.Addr())

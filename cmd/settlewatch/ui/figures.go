@@ -56,7 +56,7 @@ const (
 	figuresLast = 20 * time.Second
 	chartDays   = 30
 	mostParties = 12
-	mostOldest  = 8
+	mostOldest  = 5
 )
 
 func (f *figures) now() *figureSet {

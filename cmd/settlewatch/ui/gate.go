@@ -141,8 +141,8 @@ func (u *UI) act(w http.ResponseWriter, r *http.Request, h func(*request) error)
 	}
 }
 
-// notFound is the error of a page that does not exist.
-var notFound = errors.New("there is no such page")
+// errNotFound is the error of a page that does not exist.
+var errNotFound = errors.New("there is no such page")
 
 // failed shows an error in words a person can act on.
 func (q *request) failed(err error) {
@@ -151,7 +151,7 @@ func (q *request) failed(err error) {
 	}
 	m := message{Title: "That did not work", Onward: q.back(), Link: "Back"}
 	status := http.StatusInternalServerError
-	if errors.Is(err, notFound) {
+	if errors.Is(err, errNotFound) {
 		q.render(http.StatusNotFound, "message", "", message{Title: "There is no such page", Text: "The address may be mistyped.", Onward: "/", Link: "Overview"})
 		return
 	}

@@ -122,7 +122,6 @@ func (p reviewsPage) title() string { return "Reviews" }
 type filter struct {
 	status, text string
 	from         string // a cursor of the guard
-	skip         int    // of the reviews behind it
 }
 
 func (q *request) filter() filter {

@@ -161,7 +161,7 @@ func (u *UI) routes() {
 	act("/verify", (*request).verify)
 	act("/leave", (*request).leave)
 	u.mux.HandleFunc("GET /login", u.login)
-	page("GET /", func(*request) error { return notFound })
+	page("GET /", func(*request) error { return errNotFound })
 	assets, _ := fs.Sub(static, "static") // it is embedded
 	files := http.FileServerFS(assets)
 	u.mux.Handle("GET /static/", http.StripPrefix("/static/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -51,7 +51,9 @@
       const [of, data] = box.dataset.chart === "days" ? days(box) : amounts();
       if (!data[0].length) continue;
       const zero = { range: (_, __, max) => [0, max > 0 ? max * 1.08 : 1] };
-      drawn.push(new uPlot({ width, height: 200, axes: axes(width), scales: { y: zero }, tzDate: (s) => uPlot.tzDate(new Date(s * 1e3), "Etc/UTC"), cursor: { y: false, drag: { setScale: false } }, ...of }, data, box));
+      // A bar of a day has half of it on either side.
+      const whole = box.dataset.chart === "days" ? { range: (_, min, max) => [min - 43200, max + 43200] } : {};
+      drawn.push(new uPlot({ width, height: 200, axes: axes(width), scales: { x: whole, y: zero }, tzDate: (s) => uPlot.tzDate(new Date(s * 1e3), "Etc/UTC"), cursor: { y: false, drag: { setScale: false } }, ...of }, data, box));
     }
   }
 
