@@ -66,8 +66,8 @@ func TestTheLinkIsInAFileOfThePersonAlone(t *testing.T) {
 	o.dir = path(root)
 	links := make(chan string, 1)
 	o.opened = func(link string) { links <- link }
-	addr := ""
-	o.made = func(_ *ui.UI, at string) { addr = at }
+	served := make(chan string, 1)
+	o.made = func(_ *ui.UI, at string) { served <- at }
 	ctx, end := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.runUI(ctx, o) }()
@@ -77,6 +77,7 @@ func TestTheLinkIsInAFileOfThePersonAlone(t *testing.T) {
 	case err := <-done:
 		t.Fatal(err)
 	}
+	addr := <-served
 	var file string
 	for file == "" {
 		if text, err := os.ReadFile(seen); err == nil {

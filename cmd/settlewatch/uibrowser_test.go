@@ -167,7 +167,7 @@ func serveUI(t *testing.T, root string, signed bool, args ...func(*uiOptions)) *
 	case err := <-done:
 		done <- nil
 		t.Fatalf("the command ended with %v", err)
-	case <-time.After(30 * time.Second):
+	case <-time.After(120 * time.Second):
 		t.Fatal("the command does not serve")
 	}
 	return s
@@ -350,7 +350,7 @@ func (b *tab) says(want ...string) {
 // until waits for a script to come true, over page loads.
 func (b *tab) until(script string) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 15*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, 45*time.Second)
 	defer cancel()
 	for {
 		yes, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+script+")"))

@@ -106,6 +106,10 @@ func (a *app) runUI(ctx context.Context, o *uiOptions) error {
 			return err
 		}
 	}
+	// Before anybody waits for a page. What keeps it from being read shows there.
+	slow := time.AfterFunc(time.Second, func() { a.note("reading the run files; the page opens when the index has them") })
+	_ = x.Sync(ctx)
+	slow.Stop()
 	l, err := net.Listen("tcp", at.String())
 	if err != nil {
 		return errcode.Wrap(bare(err), errcode.Usage, "another port with --addr, or none for any that is free", "listen on %s", at)
@@ -156,16 +160,16 @@ func (a *app) serveUI(ctx context.Context, o *uiOptions, l net.Listener, pages *
 		IdleTimeout: 60 * time.Second, MaxHeaderBytes: 32 << 10, ErrorLog: log.New(a.stderr, "", 0)}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }()
-	if o.made != nil {
-		o.made(pages, l.Addr().String())
-	}
-	go pages.Prepare(life)
+	pages.Prepare(life)
 	file := &linkFile{}
 	defer file.remove()
 	if err := a.offer(life, o, pages, file); err != nil {
 		return err
 	}
 	a.note("serving on %s, for this machine only; Ctrl-C ends it", l.Addr())
+	if o.made != nil {
+		o.made(pages, l.Addr().String())
+	}
 	if in, ok := a.stdin.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
 		go a.listen(life, o, pages, file)
 	}

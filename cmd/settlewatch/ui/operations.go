@@ -137,9 +137,11 @@ type eventShown struct {
 }
 
 const (
-	eventsShown = 100
+	eventsShown = 60
+	factsShown  = 4 // of an event
+	linesShown  = 80
 	// textShown keeps the page light; a larger receipt is one link away.
-	textShown = 40 << 10
+	textShown = 24 << 10
 )
 
 func (q *request) found() (*ingest.Receipt, error) {
@@ -163,6 +165,10 @@ func (q *request) operation() error {
 	}
 	p.Undecided = p.Resolved == nil && (r.Settlement == "unknown" || r.Settlement == "pending" || r.Settlement == "failed")
 	for i, line := range strings.Split(mcp.Explanation(r, p.Resolved), "\n") {
+		if len(p.Explanation) == linesShown {
+			p.Explanation = append(p.Explanation, sentenceShown{Text: "It goes on; all of it: " + clean(q.o.Words.Command("explain"))})
+			break
+		}
 		if text, item := strings.CutPrefix(line, "- "); text != "" {
 			p.Explanation = append(p.Explanation, sentenceShown{Text: clean(text), Item: item, Lead: i == 0})
 		}
@@ -241,8 +247,8 @@ func word(v any) string {
 // plain text.
 func facts(payload map[string]any) (out []Row) {
 	for _, path := range []string{
-		"resource.url", "requirements.amount", "requirements.pay_to", "requirements.network", "settle.success", "settle.transaction", "settle.error_reason",
-		"settle.payer", "verify.is_valid", "verify.invalid_reason", "error.message", "error", "payment_required.error",
+		"settle.success", "settle.transaction", "settle.error_reason", "verify.is_valid", "verify.invalid_reason", "error.message", "error", "payment_required.error",
+		"requirements.amount", "requirements.pay_to", "requirements.network", "resource.url",
 	} {
 		var at any = payload
 		for part := range strings.SplitSeq(path, ".") {
@@ -252,6 +258,9 @@ func facts(payload map[string]any) (out []Row) {
 				break
 			}
 			at = m[part]
+		}
+		if len(out) == factsShown {
+			break
 		}
 		switch v := at.(type) {
 		case string:

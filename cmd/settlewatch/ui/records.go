@@ -54,10 +54,10 @@ type entry struct {
 }
 
 const (
-	entriesShown = 60
+	entriesShown = 40
 	// entriesRead bounds the bytes read from the end of the log.
 	entriesRead = 512 << 10
-	rawShown    = 900
+	rawShown    = 700
 )
 
 func (q *request) log() error { return q.logPage(nil, "") }

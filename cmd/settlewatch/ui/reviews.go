@@ -19,7 +19,9 @@ import (
 )
 
 const (
-	cardsShown = 10
+	cardsShown = 8
+	// evidenceShown bounds the evidence of a rule where a card is one of many.
+	evidenceShown = 3
 	// reviewsRead bounds how many reviews a filter looks at: a page answers a question
 	// and does not read the past.
 	reviewsRead = 400
@@ -76,6 +78,14 @@ func shownOf(r *decision.ReviewState, status string) string {
 
 func (q *request) card(s *decision.State, v *guard.ReviewView, alone bool) card {
 	c := card{Card: q.o.Words.Review(v), View: v, Waiting: v.Status == decision.StatusPending, Token: q.s.token, Path: link(q.r, "did", ""), Alone: alone}
+	if !alone {
+		for i := range c.Evidence {
+			if e := &c.Evidence[i]; len(e.Evidence) > evidenceShown {
+				e.More += len(e.Evidence) - evidenceShown
+				e.Evidence = e.Evidence[:evidenceShown]
+			}
+		}
+	}
 	if q.o.Signer != nil {
 		c.Operator = clean(q.o.Signer.Name())
 	}
