@@ -44,7 +44,10 @@ func TestThePages(t *testing.T) {
 		{"the door gives nothing away", doorStep},
 		{"all of it works without scripts", withoutScripts},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.run(t, browser) })
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // each has a root, a server and cookies of its own
+			c.run(t, browser)
+		})
 	}
 }
 

@@ -2,4 +2,7 @@
 
 package main
 
-const manyOps = 100_000
+const (
+	manyOps = 100_000
+	raced   = false
+)

@@ -142,6 +142,9 @@ func (q *request) render(status int, name, nav string, body any) {
 	}
 	f.Pending = q.pending(s)
 	f.Mark = q.mark(q.r.Context(), s)
+	if o, ok := body.(overview); ok && o.Stale {
+		f.Mark = o.mark // so that the page asks again soon
+	}
 	q.write(q.w, status, name, f)
 }
 

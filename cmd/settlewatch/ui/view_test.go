@@ -32,10 +32,10 @@ func TestTimesAreNearOrFar(t *testing.T) {
 func TestWhatNobodySeesIsShownAsWhatItMeans(t *testing.T) {
 	for text, want := range map[string]string{
 		"{\n  \"a\": \"b\"\n}": "{\n  \"a\": \"b\"\n}",
-		"a\u202eb":              `a\u202eb`,
-		"a\u200b":               `a\u200b`,
-		"\U000e0041":            `\udb40\udc41`,
-		"é→":                    "é→",
+		"a\u202eb":             `a\u202eb`,
+		"a\u200b":              `a\u200b`,
+		"\U000e0041":           `\udb40\udc41`,
+		"é→":                   "é→",
 	} {
 		got, changed := visible([]byte(text))
 		if got != want || changed != (text != want) {
