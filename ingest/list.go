@@ -96,11 +96,14 @@ func (q Query) asked() uint64 {
 		_, _ = h.Write([]byte(s))
 		_, _ = h.Write([]byte{0})
 	}
+	if q.Oldest {
+		_, _ = h.Write([]byte("oldest"))
+	}
 	return h.Sum64()
 }
 
 // List gives one page of operations, newest first (trace contract, section
-// 12.3). A walk along NextCursor gives every operation that does not change
+// 12.3), or oldest first where the query says so. A walk along NextCursor gives every operation that does not change
 // meanwhile exactly once, and one that does at least once.
 func (x *Indexer) List(ctx context.Context, q Query) (*Page, error) {
 	template, err := x.template(q.Template)
@@ -292,7 +295,8 @@ func (l *lister) fill(page *Page, at cursor) error {
 			}
 		default:
 			steps, more, err = l.inOrder(at, room, nil)
-			if at.Top == nil && len(steps) > 0 {
+			// Turned round, what is newer than the beginning comes by itself.
+			if at.Top == nil && len(steps) > 0 && !l.q.Oldest {
 				at.Top = steps[0].at.Last
 				for i := range steps {
 					steps[i].at.Top = at.Top
@@ -332,7 +336,7 @@ type step struct {
 // where that is given. On the first leg, rows that have changed since the walk
 // began are left to the second.
 func (l *lister) inOrder(at cursor, room int, above []byte) (steps []step, more bool, err error) {
-	f := store.Filter{Run: l.run, Names: l.names, Classes: l.wanted, Limit: room + 1, Open: l.settlement, Above: above}
+	f := store.Filter{Run: l.run, Names: l.names, Classes: l.wanted, Limit: room + 1, Open: l.settlement, Above: above, Oldest: l.q.Oldest}
 	if above == nil {
 		f.MaxRev = at.Rev
 	}

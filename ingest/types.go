@@ -46,6 +46,7 @@ type Query struct {
 	Settlement   string // "", "settled", "failed", "unknown", "pending", "none"
 	Limit        int    // 1..; 0 means 50
 	Cursor       string
+	Oldest       bool // oldest first, for people who look for what was forgotten
 }
 
 // Row is one operation of a list.

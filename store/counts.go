@@ -24,6 +24,7 @@ type sums struct {
 	operations map[countKey]int64   // by name set, class, blindness
 	paid       map[countKey]int64   // by host, payee, outcome
 	slots      map[slotKey]*slotSum // of the smallest size
+	days       map[dayKey]*daySum
 	payments   int64
 }
 
@@ -44,12 +45,12 @@ type slotSum struct {
 }
 
 func newSums() sums {
-	return sums{operations: map[countKey]int64{}, slots: map[slotKey]*slotSum{}, paid: map[countKey]int64{}}
+	return sums{operations: map[countKey]int64{}, slots: map[slotKey]*slotSum{}, days: map[dayKey]*daySum{}, paid: map[countKey]int64{}}
 }
 
 // full tells whether the changes should be written before there are more: there may
 // be as many name sets as operations.
-func (s *sums) full() bool { return len(s.operations)+len(s.slots)+len(s.paid) > 1<<15 }
+func (s *sums) full() bool { return len(s.operations)+len(s.slots)+len(s.days)+len(s.paid) > 1<<15 }
 
 // count counts an operation, sign times.
 func (s *sums) count(o *Stored, sign int64) {
@@ -164,6 +165,9 @@ func (s *sums) spend(rows []payment, sign int64) error {
 			continue
 		}
 		s.payments += sign
+		if err := s.spendDay(p, sign); err != nil {
+			return err
+		}
 		for _, asset := range [...]int64{p.asset, AnyAsset} {
 			k := slotKey{asset, 0, slotOf(p.at, 0), p.part()}
 			h := s.slots[k]
@@ -211,6 +215,9 @@ func (t *Tx) addUp() error {
 		if err := t.addCounts(c.counter, c.changes); err != nil {
 			return err
 		}
+	}
+	if err := t.addDays(s.days); err != nil {
+		return err
 	}
 	return t.addSlots(s.slots)
 }

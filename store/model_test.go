@@ -345,6 +345,7 @@ func (m *model) check(t *rapid.T, v *View) {
 	m.checkWindow(t, v, assetNo, asset, since)
 	m.checkPaid(t, v, rapid.SampledFrom(testHosts[1:]).Draw(t, "host"), rapid.SampledFrom(testPayees[1:]).Draw(t, "payee"))
 	m.checkOperations(t, v, names, numbers(names))
+	m.checkPeople(t, v, names, numbers(names))
 
 	totals, err := v.Totals()
 	must(err)

@@ -310,6 +310,7 @@ type Filter struct {
 	MaxRev  int64  // only rows unchanged since; 0: any
 	Limit   int
 	Open    OpenFilter // applies to rows whose class is in OpenClasses
+	Oldest  bool       // oldest first: After and the order of List are turned round
 }
 
 // OpenFilter splits open operations by the moment until which they count as
@@ -329,7 +330,7 @@ type Found struct {
 	Position
 }
 
-// List finds operations newest first. Each wanted class (of each name) is a
+// List finds operations newest first, or oldest first where the filter says so. Each wanted class (of each name) is a
 // stretch of an index of its own, so rows of other classes are never passed
 // over; `now` decides what is pending for the classes of openClasses.
 func (v *View) List(f Filter, openClasses map[int64]bool, now int64) ([]Found, error) {
@@ -366,7 +367,12 @@ func (v *View) List(f Filter, openClasses map[int64]bool, now int64) ([]Found, e
 				continue
 			}
 			out = append(out, rows...)
-			slices.SortFunc(out, func(a, b Found) int { return a.Compare(b.Position) })
+			slices.SortFunc(out, func(a, b Found) int {
+				if f.Oldest {
+					a, b = b, a
+				}
+				return a.Compare(b.Position)
+			})
 			// An operation stands under several names once each.
 			out = slices.CompactFunc(out, func(a, b Found) bool { return a.No == b.No })
 			if len(out) >= f.Limit {
@@ -403,16 +409,25 @@ func (v *View) listOf(f Filter, name, class int64, open OpenFilter, now int64, f
 	default:
 		q.WriteString("operations o INDEXED BY operations_newest CROSS JOIN runs r ON r.run_no = o.run_no WHERE 1")
 	}
+	below, above, order := "<", ">", " DESC"
+	if f.Oldest {
+		below, above, order = ">", "<", ""
+	}
 	if f.After != nil {
-		q.WriteString(" AND " + last + " <= ? AND (" + last + ", r.run_key, " + opText + ") < (?, ?, ?)")
-		args = append(args, f.After.Last, f.After.Last, f.After.Run, f.After.Op)
+		q.WriteString(" AND " + last + " " + below + "= ? AND (" + last + ", r.run_key, " + opText + ") " + below + " (?, ?, ?)")
+		op := f.After.Op
+		if op == nil {
+			op = []byte{} // of the null operation, which is not NULL
+		}
+		args = append(args, f.After.Last, f.After.Last, f.After.Run, op)
 	}
 	if f.Above != nil {
 		q.WriteString(" AND " + last + " > ?")
 		args = append(args, f.Above)
 	}
 	if floor != nil {
-		q.WriteString(" AND " + last + " >= ?")
+		// In turned order it is the last key a row may have.
+		q.WriteString(" AND " + last + " " + above + "= ?")
 		args = append(args, floor)
 	}
 	if f.MaxRev != 0 {
@@ -427,7 +442,7 @@ func (v *View) listOf(f Filter, name, class int64, open OpenFilter, now int64, f
 		q.WriteString(" AND o.pending_until <= ?")
 		args = append(args, now)
 	}
-	q.WriteString(" ORDER BY " + last + " DESC, r.run_key DESC, " + opText + " DESC LIMIT ?")
+	q.WriteString(" ORDER BY " + last + order + ", r.run_key" + order + ", " + opText + order + " LIMIT ?")
 	args = append(args, f.Limit)
 	return v.found(q.String(), args...)
 }
@@ -721,6 +736,8 @@ var dumps = []string{
 	`SELECT 'total runs ' || runs || ' operations ' || operations || ' events ' || events || ' payments ' || payments || ' faults ' || faults || ' bytes ' || bytes AS line FROM meta`,
 	`SELECT 'slot ' || h.slot || ' of size ' || h.size || ' of ' || CASE h.asset WHEN -1 THEN 'all assets' ELSE coalesce((SELECT word FROM words WHERE word_no = h.asset), 'no asset') END || ' part ' || h.part || ' payments ' || h.payments ||
 		' unreadable ' || h.unreadable || ' amount ' || h.amount || ' settled ' || h.settled AS line FROM slots h ORDER BY line`,
+	`SELECT 'day ' || d.day || ' of ' || coalesce((SELECT word FROM words WHERE word_no = d.asset), 'no asset') || ' state ' || d.state || ' payments ' || d.payments ||
+		' unreadable ' || d.unreadable || ' amount ' || d.amount AS line FROM days d ORDER BY line`,
 	`SELECT 'paid ' || coalesce((SELECT word FROM words WHERE word_no = d.payee), 'anybody') || ' at ' || coalesce((SELECT word FROM words WHERE word_no = d.host), 'nothing') || ' outcome ' || d.outcome || ' payments ' || d.payments AS line FROM paid d ORDER BY line`,
 	`WITH k AS MATERIALIZED (SELECT CAST(key AS INTEGER) AS class, value AS text FROM json_each(?))
 		SELECT 'count of ' || coalesce((SELECT group_concat(word, ' ') FROM (SELECT w.word FROM name_set_names n JOIN name_sets s USING (set_no) JOIN words w ON w.word_no = n.name WHERE s.set_no = c.set_no ORDER BY w.word)), 'no names') || ' ' || k.text || ' blind ' || c.blind || ' operations ' || c.operations AS line

@@ -381,7 +381,7 @@ func (t *Tx) DropRun(run int64) error {
 // Clear empties the index and draws a new generation. Dictionaries go too.
 func (t *Tx) Clear() error {
 	t.forget()
-	for _, table := range []string{"links", "transactions", "candidates", "answers", "strays", "paid", "slots", "payments", "operation_names", "operations",
+	for _, table := range []string{"links", "transactions", "candidates", "answers", "strays", "paid", "days", "slots", "payments", "operation_names", "operations",
 		"name_counts", "set_counts", "name_set_names", "name_sets", "classes", "types", "words", "faults", "runs"} {
 		if _, err := t.exec("DELETE FROM " + table); err != nil {
 			return err

@@ -63,7 +63,7 @@ New here? settlewatch demo tells the whole story on a trace of its own.`,
 		serve, a.build(), a.list(), a.receipt(), a.explain(), a.template(),
 		a.check(), a.review(), a.resolve(), a.baseline(), a.hold(), a.freeze(), a.unfreeze(), a.damage(), a.watch(),
 		a.headroom(), a.policy(), a.operator(), a.audit(),
-		a.reindex(), a.fsck(), a.status(), a.doctor(), a.install(), a.demo(), a.crashTest(), a.systemdUnit(), a.chpAdapter(), a.version(),
+		a.ui(), a.reindex(), a.fsck(), a.status(), a.doctor(), a.install(), a.demo(), a.crashTest(), a.systemdUnit(), a.chpAdapter(), a.version(),
 	)
 	a.help(root)
 	strictGroups(root)

@@ -192,6 +192,17 @@ CREATE TABLE slots (
     settled    ANY NOT NULL,
     PRIMARY KEY (asset, size, slot, part)
 ) STRICT, WITHOUT ROWID;
+-- Sums of payments by day and by what became of them, for people: a picture of a
+-- month must not read the payments of a month. A day counts from 1970, in UTC.
+CREATE TABLE days (
+    asset      INTEGER NOT NULL,
+    day        INTEGER NOT NULL,
+    state      INTEGER NOT NULL,  -- see store.DayState
+    payments   INTEGER NOT NULL,
+    unreadable INTEGER NOT NULL,  -- of these
+    amount     ANY NOT NULL,
+    PRIMARY KEY (day, asset, state)
+) STRICT, WITHOUT ROWID;
 -- Who was paid at which host; the payee 0 counts all payments to the host.
 CREATE TABLE paid (
     host     INTEGER NOT NULL,
@@ -258,6 +269,7 @@ DROP TABLE strays;
 DROP TABLE transactions;
 DROP TABLE answers;
 DROP TABLE paid;
+DROP TABLE days;
 DROP TABLE slots;
 DROP TABLE payments;
 DROP TABLE operation_names;

@@ -1,0 +1,263 @@
+package ui
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/settlewatch/settlewatch/guard"
+	"github.com/settlewatch/settlewatch/guard/decision"
+	"github.com/settlewatch/settlewatch/ingest"
+	"github.com/settlewatch/settlewatch/internal/errcode"
+	"github.com/settlewatch/settlewatch/internal/plain"
+	"github.com/settlewatch/settlewatch/mcp"
+)
+
+// Every act goes through the call of the guard that the command makes. What loosens
+// is signed with the key that was unlocked when the program started.
+
+// may tells whether this login may act: where a key is unlocked, somebody must have
+// typed its code on the terminal.
+func (q *request) may() error {
+	if !q.sessions.may(q.s) {
+		return errUnconfirmed
+	}
+	return nil
+}
+
+// done leads to a page that says what was done.
+func (q *request) done(to, did string) error {
+	at, err := url.Parse(to)
+	if err != nil {
+		return err
+	}
+	v := at.Query()
+	v.Set("did", did)
+	at.RawQuery = v.Encode()
+	return q.goTo(at.String())
+}
+
+// maxNote is what a note or a reason may have.
+const maxNote = 2000
+
+func (q *request) text(name string) string {
+	return strings.TrimSpace(q.r.PostForm.Get(name))
+}
+
+func (q *request) note(name string, needed bool) (string, error) {
+	text := q.text(name)
+	if needed && text == "" {
+		return "", errcode.New(errcode.Input, "", "say why, for the record")
+	}
+	if len(text) > maxNote {
+		return "", errcode.New(errcode.Input, "", "the note has more than %d bytes", maxNote)
+	}
+	return text, nil
+}
+
+func loosens(what string) bool { return what == decision.Approved || what == decision.Reopened }
+
+// decision reads what a form wants decided.
+func (q *request) decision() (guard.Decision, error) {
+	d := guard.Decision{Decision: oneOf(q.text("decision"), decision.Approved, decision.Rejected, decision.Revoked, decision.Reopened)}
+	if d.Decision == "" {
+		return d, errcode.New(errcode.Input, "", "the form says no decision")
+	}
+	var err error
+	if d.Note, err = q.note("note", false); err != nil {
+		return d, err
+	}
+	d.Freeze = d.Decision == decision.Rejected && q.text("freeze") != ""
+	if loosens(d.Decision) {
+		d.Signer = q.o.Signer
+	}
+	return d, q.may()
+}
+
+// still holds a form to what its page showed. The line that opened a review never
+// changes, so what is compared here is what is signed; that it was not decided
+// meanwhile, the guard makes sure of under the log's lock.
+func (q *request) still(ctx context.Context, ids, shown []string) error {
+	if len(ids) == 0 || len(ids) != len(shown) {
+		return errcode.New(errcode.Input, "", "no review was chosen")
+	}
+	s, err := q.g.Log().Read(ctx)
+	if err != nil {
+		return err
+	}
+	for i, id := range ids {
+		v, err := q.g.Review(ctx, id, 0)
+		if err != nil {
+			return err
+		}
+		r := s.Review(v.ID)
+		if v.ID != id || r == nil {
+			return errStale // a form holds whole ids
+		}
+		if v.Status == decision.StatusPending && shownOf(r, v.Status) != shown[i] {
+			return errStale
+		}
+		// In any other state the guard says better what has happened.
+	}
+	return nil
+}
+
+func (q *request) decide() error {
+	ctx := q.r.Context()
+	id := q.text("id")
+	d, err := q.decision()
+	if err != nil {
+		return err
+	}
+	if err := q.still(ctx, []string{id}, []string{q.text("shown")}); err != nil {
+		return err
+	}
+	d.IDs = []string{id}
+	if _, err := q.g.Decide(ctx, d); err != nil {
+		return err
+	}
+	did := d.Decision
+	if d.Freeze {
+		did = "frozenalso"
+	}
+	return q.done("/review/"+url.PathEscape(id), did)
+}
+
+// batch decides many reviews, all or none: first it shows what that comes to.
+func (q *request) batch() error {
+	ctx := q.r.Context()
+	d, err := q.decision()
+	if err != nil {
+		return err
+	}
+	var ids, shown []string
+	for _, chosen := range q.r.PostForm["review"] {
+		id, what, _ := strings.Cut(chosen, " ")
+		if !slices.Contains(ids, id) {
+			ids, shown = append(ids, id), append(shown, what)
+		}
+	}
+	if len(ids) > mostBatch {
+		return errcode.New(errcode.Input, "", "more than %d reviews are not decided at once", mostBatch)
+	}
+	if err := q.still(ctx, ids, shown); err != nil {
+		return err
+	}
+	if q.text("sure") == "" {
+		s, err := q.g.Log().Read(ctx)
+		if err != nil {
+			return err
+		}
+		p := batchPage{Decision: d.Decision, Note: d.Note, Back: "/reviews"}
+		for _, id := range ids {
+			v, err := q.g.Review(ctx, id, 0)
+			if err != nil {
+				return err
+			}
+			p.Cards = append(p.Cards, q.card(s, v, false))
+		}
+		p.Sums = q.sums(s, p.Cards)
+		q.render(http.StatusOK, "batch", "reviews", p)
+		return nil
+	}
+	d.IDs = ids
+	if _, err := q.g.Decide(ctx, d); err != nil {
+		return err
+	}
+	return q.done("/reviews?status="+map[bool]string{true: "approved", false: "rejected"}[d.Decision == decision.Approved], "batch")
+}
+
+// ref reads which operation a page or a form is about.
+func ref(v url.Values) (ingest.Ref, error) {
+	r := ingest.Ref{Run: v.Get("run"), Operation: v.Get("op"), Null: v.Get("null") != ""}
+	if r.Run == "" || r.Null == (r.Operation != "") {
+		return r, errcode.New(errcode.Input, "", "the address names no operation")
+	}
+	return r, nil
+}
+
+func (q *request) resolve() error {
+	ctx := q.r.Context()
+	of, err := ref(q.r.PostForm)
+	if err != nil {
+		return err
+	}
+	if err := q.may(); err != nil {
+		return err
+	}
+	line, page := mcp.LineRef(of), operationLink(of)
+	outcome := q.text("as")
+	note, err := q.note("note", outcome != "undo")
+	if err != nil {
+		return err
+	}
+	if q.again() {
+		return q.done(page, "sent")
+	}
+	if outcome == "undo" {
+		if err := q.g.Unresolve(ctx, line, note); err != nil {
+			return err
+		}
+		return q.done(page, "unresolved")
+	}
+	r := guard.Resolution{Ref: line, Outcome: outcome, Note: note, Signer: q.o.Signer}
+	if outcome == decision.Settled {
+		r.Amount, r.Time = q.text("amount"), q.text("at")
+	}
+	if r.Time != "" {
+		if _, err := time.Parse(time.RFC3339, r.Time); err != nil {
+			return errcode.New(errcode.Input, "write it as 2026-01-31T18:30:00Z", "the time %s cannot be read", plain.Quote(r.Time, plain.Detail))
+		}
+	}
+	if err := q.g.Resolve(ctx, []guard.Resolution{r}); err != nil {
+		return err
+	}
+	return q.done(page, "resolved")
+}
+
+func (q *request) freeze() error {
+	reason, err := q.note("reason", true)
+	if err != nil {
+		return err
+	}
+	if err := q.may(); err != nil {
+		return err
+	}
+	if q.again() {
+		return q.done(q.back(), "sent")
+	}
+	who := q.text("counterparty")
+	if who == "" && q.text("all") == "" {
+		return errcode.New(errcode.Input, "", "the form says nobody to freeze")
+	}
+	if _, err := q.g.Freeze(q.r.Context(), who, reason); err != nil {
+		return err
+	}
+	return q.done(q.back(), "frozen")
+}
+
+func (q *request) unfreeze() error {
+	reason, err := q.note("reason", false)
+	if err != nil {
+		return err
+	}
+	if err := q.may(); err != nil {
+		return err
+	}
+	if q.again() {
+		return q.done(q.back(), "sent")
+	}
+	scope := q.text("scope")
+	if scope == decision.ScopeAll {
+		scope = ""
+	} else if scope == "" {
+		return errcode.New(errcode.Input, "", "the form says nobody to unfreeze")
+	}
+	if err := q.g.Unfreeze(q.r.Context(), scope, reason, q.o.Signer); err != nil {
+		return err
+	}
+	return q.done(q.back(), "unfrozen")
+}

@@ -1,0 +1,202 @@
+package ui
+
+import (
+	"crypto/subtle"
+	"errors"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/settlewatch/settlewatch/internal/errcode"
+)
+
+// This file decides who may ask what from where (transport contract, section 4): the
+// host first, then where the question comes from, the method, the person, and last
+// the token of a form.
+
+// policy lets a page load its own files and nothing else, and be framed by nobody.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+func (u *UI) serve(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	// Not no-referrer: a browser then hides the origin of a form as well.
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+	host := strings.ToLower(r.Host)
+	if u.doors[host] {
+		u.door.ServeHTTP(w, r)
+		return
+	}
+	if host != u.o.Authority {
+		// A name that leads here by somebody else's DNS is not ours.
+		refuse(w, http.StatusMisdirectedRequest, "host_not_allowed")
+		return
+	}
+	if o := r.Header.Values("Origin"); len(o) > 1 || len(o) == 1 && o[0] != "http://"+u.o.Authority {
+		refuse(w, http.StatusForbidden, "origin_not_allowed")
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
+		h.Set("Allow", "GET, HEAD, POST")
+		refuse(w, http.StatusMethodNotAllowed, "method_not_allowed")
+		return
+	}
+	switch site := r.Header.Get("Sec-Fetch-Site"); site {
+	case "", "same-origin", "none":
+	default:
+		// Another page may lead here, and load nothing of it.
+		if r.Method == http.MethodPost || r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document" {
+			refuse(w, http.StatusForbidden, "cross_site")
+			return
+		}
+		if r.URL.Path != "/login" {
+			// The cookie of a login stays behind when somebody comes from elsewhere.
+			// What this page opens comes from here.
+			u.message(w, r, http.StatusOK, message{Title: "One moment", Text: "A link from somewhere else led here.", Onward: onward(r.URL), Link: "Open it"})
+			return
+		}
+	}
+	if r.Method == http.MethodPost && r.Header.Get("Origin") == "" {
+		refuse(w, http.StatusForbidden, "origin_required")
+		return
+	}
+	u.mux.ServeHTTP(w, r)
+}
+
+// onward is a page of ours, by its path alone: what stands before it is not taken
+// from a request.
+func onward(to *url.URL) string {
+	return (&url.URL{Path: "/" + strings.TrimLeft(to.Path, "/"), RawQuery: to.RawQuery}).String()
+}
+
+func refuse(w http.ResponseWriter, status int, code string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(`{"error": "` + code + `"}` + "\n"))
+}
+
+// request is a question of a person who is logged in.
+type request struct {
+	*UI
+	w http.ResponseWriter
+	r *http.Request
+	s *session
+}
+
+// page answers a question that changes nothing.
+func (u *UI) page(w http.ResponseWriter, r *http.Request, h func(*request) error) {
+	s := u.sessions.of(r, u.now())
+	if s == nil {
+		if r.URL.Path == "/state" {
+			refuse(w, http.StatusUnauthorized, "login_required")
+			return
+		}
+		u.stranger(w, r)
+		return
+	}
+	q := &request{UI: u, w: w, r: r, s: s}
+	if err := h(q); err != nil {
+		q.failed(err)
+	}
+}
+
+func (u *UI) stranger(w http.ResponseWriter, r *http.Request) {
+	u.message(w, r, http.StatusUnauthorized, message{Title: "Please log in",
+		Text: "This page belongs to the person who started settlewatch ui. A link that works once is opened by the terminal it runs on: press return there for a new one."})
+}
+
+// maxForm bounds what a form may hold: a batch names at most so many reviews.
+const maxForm = 256 << 10
+
+// act does what a form asks for.
+func (u *UI) act(w http.ResponseWriter, r *http.Request, h func(*request) error) {
+	s := u.sessions.of(r, u.now())
+	if s == nil {
+		u.stranger(w, r)
+		return
+	}
+	q := &request{UI: u, w: w, r: r, s: s}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
+		refuse(w, http.StatusUnsupportedMediaType, "form_required")
+		return
+	}
+	if err := r.ParseForm(); err != nil {
+		refuse(w, http.StatusRequestEntityTooLarge, "form_too_large")
+		return
+	}
+	if subtle.ConstantTimeCompare([]byte(r.PostForm.Get("token")), []byte(s.token)) != 1 {
+		q.render(http.StatusForbidden, "message", "", message{Title: "This form is out of date", Text: "It was made for another login. Nothing was done. Open the page again.", Onward: "/", Link: "Overview"})
+		return
+	}
+	if err := h(q); err != nil {
+		q.failed(err)
+	}
+}
+
+// errNotFound is the error of a page that does not exist.
+var errNotFound = errors.New("there is no such page")
+
+// failed shows an error in words a person can act on.
+func (q *request) failed(err error) {
+	if q.r.Context().Err() != nil {
+		return // nobody waits any more
+	}
+	m := message{Title: "That did not work", Onward: q.back(), Link: "Back"}
+	status := http.StatusInternalServerError
+	if errors.Is(err, errNotFound) {
+		q.render(http.StatusNotFound, "message", "", message{Title: "There is no such page", Text: "The address may be mistyped.", Onward: "/", Link: "Overview"})
+		return
+	}
+	e := errcode.Of(err)
+	switch e.Code {
+	case errcode.ReviewNotFound, errcode.RunNotFound, errcode.OperationNotFound, errcode.NoRuns:
+		status, m.Title = http.StatusNotFound, "Not found"
+	case errcode.ReviewDecided:
+		status, m.Title = http.StatusConflict, "Decided already"
+		m.Extra = "Somebody else decided it, or this form was sent before. A review is decided once; nothing was changed."
+	case errcode.ReviewExpired:
+		status, m.Title = http.StatusConflict, "Too late"
+		m.Extra = "A review that nobody decides in time is no permission. Nothing was changed."
+	case errcode.Input, errcode.Usage, errcode.ReviewAmbiguous, errcode.OperationAmbiguous:
+		status, m.Title = http.StatusUnprocessableEntity, "That cannot be done"
+	case errcode.OperatorKey:
+		status, m.Title = http.StatusForbidden, "It was not signed"
+	case errcode.LogUnsound:
+		status, m.Title = http.StatusServiceUnavailable, "The decisions log does not verify"
+	default:
+		q.say.Warn("answer a page", "path", q.r.URL.Path, "error", err)
+	}
+	m.Text, m.Code, m.Hint = sentence(e.Message), string(e.Code), e.Hint
+	if errors.Is(err, errStale) {
+		status, m = http.StatusConflict, message{Title: "It has changed", Text: "What the page showed is not what would be signed now. Nothing was done. Look at it again.", Onward: q.back(), Link: "Look again"}
+	}
+	if errors.Is(err, errUnconfirmed) {
+		status, m = http.StatusForbidden, message{Title: "Not confirmed on the terminal", Text: "Type the code of this page on the terminal where settlewatch ui runs, then decide again. Nothing was done.", Onward: q.back(), Link: "Back"}
+	}
+	q.render(status, "message", "", m)
+}
+
+// back is the page a form was on.
+func (q *request) back() string {
+	if q.r.PostForm != nil {
+		if to, err := url.Parse(q.r.PostForm.Get("back")); err == nil && strings.HasPrefix(to.Path, "/") {
+			return onward(to)
+		}
+	}
+	return "/"
+}
+
+func sentence(text string) string {
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}
