@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -207,7 +208,8 @@ func (a *app) showReport(o *auditOptions, r *decision.Report, own bool) {
 			what = "the checkpoint pins the first " + plural(r.Pinned, "line") + "; a cut behind them would not show. to pin the rest, keep this elsewhere:"
 		}
 		if !own {
-			a.put("", "", "a cut behind what a checkpoint pins would not show; --checkpoint names one that was kept elsewhere")
+			what, _, _ = strings.Cut(what, " to pin ")
+			a.put("", "", what)
 			return
 		}
 		a.put("", "", what)
