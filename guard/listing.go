@@ -47,8 +47,11 @@ func (l *Listing) shown() string {
 	return "the listing " + plain.Quote("@"+l.Account+"/"+l.Permlink, plain.Detail)
 }
 
+// fiatNetwork is what stands for a network in the key of a currency.
+const fiatNetwork = "fiat"
+
 // fiatKey is the key a currency has in the policy's assets.
-func fiatKey(currency string) string { return "fiat/" + currency }
+func fiatKey(currency string) string { return fiatNetwork + "/" + currency }
 
 // unknownListing stands for the counterparty of an offer that is not known, where
 // the request names nobody else. No account has such a name.

@@ -253,7 +253,7 @@ func StarterPolicy(dir string) []byte {
 	}{
 		Comment: []string{
 			"The policy by which settlewatch judges payments of the agents that are recorded in " + dir + ".",
-			"`settlewatch policy check --guard-config FILE` says what every member means, those that are not written here too.",
+			"`settlewatch policy show --guard-config FILE` says what every member means, those that are not written here too.",
 			"It is read when a server starts: start it again after a change. Keep the file where no agent can write.",
 			"Amounts are texts in the default asset, USDC on Base. An empty allowlist lists everybody.",
 			"In allowlist, denylist and counterpartyAliases stand addresses and hosts.",

@@ -532,7 +532,7 @@ func (r *policyReader) key(path, text string) (string, bool) {
 	switch {
 	case !payment.ChecksumOK(address):
 		r.p.notes[path] = wrongChecksum
-	case !known:
+	case !known && network != fiatNetwork:
 		r.p.notes[path] = "the network " + plain.Quote(network, showText) + " is none that is known"
 	}
 	return payment.AssetKey(network, address), true

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,9 +21,9 @@ func (a *app) audit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "audit",
 		Short: "prove the decisions log, pin it, export it, begin it anew",
-		Long: `The decisions log is append-only and chained: each line is signed over the one before it.
-A log that was edited does not verify; one that was cut or begun anew shows only against a
-checkpoint that was kept elsewhere.`,
+		Long: `The decisions log is append-only and chained: each line carries a hash (its sig) of itself
+and of the line before it. A log that was edited does not verify; one that was cut, begun
+anew or chained again as a whole shows only against a checkpoint that was kept elsewhere.`,
 		Args: knownCommand,
 		RunE: func(*cobra.Command, []string) error {
 			return usage("say what to do: audit verify, checkpoint, export, recover or adopt")
@@ -32,7 +33,10 @@ checkpoint that was kept elsewhere.`,
 		a.auditAside("recover", "begin a new log behind one that does not verify",
 			`Set a log that does not verify aside, byte for byte, and begin a new one with its hash.
 Freezes, rejections and pending reviews that can still be read are carried on; approvals
-are not. With operators in the policy it counts only when one of them signs it.`),
+are not. With operators in the policy it counts only when one of them signs it.
+
+A log that was cut verifies by itself. What shows the cut is the checkpoint: name it with
+--checkpoint, as for serve. From then on the file pins the new log; keep a copy of it first.`),
 		a.auditAside("adopt", "take over the log of another program",
 			`Set the log of another program at this place aside, byte for byte, and begin one with its
 hash; haia-trace-mcp's are known. Freezes, rejections and pending reviews are carried on;
@@ -71,7 +75,8 @@ func (a *app) auditVerify() *cobra.Command {
 		Short: "prove the chain of the decisions log",
 		Long: `Prove the chain of the decisions log from its first line, that of the root or the file
 LOG. A cut end cannot show in the chain itself: with --checkpoint the log is compared with
-a checkpoint that was kept elsewhere, and its end is pinned.
+a checkpoint that was kept elsewhere, and its end is pinned. Whether operators have signed
+what permits is not asked here: settlewatch doctor names what does not count.
 
 With --format chp LOG is a ledger of the published CHP server, and the checkpoint the
 count and head_sig of its rows.
@@ -117,13 +122,9 @@ func (a *app) runVerify(ctx context.Context, o auditOptions, args []string) erro
 	}
 	var pin *decision.Checkpoint
 	if o.checkpoint != "" {
-		source, err := o.readCheckpoint()
+		c, err := readCheckpoint(o.checkpoint)
 		if err != nil {
 			return err
-		}
-		c, err := decision.ParseCheckpoint(source)
-		if err != nil {
-			return errcode.New(errcode.Input, "the file that settlewatch audit checkpoint was kept in", "read the checkpoint %s: %s", plain.Quote(string(o.checkpoint), plain.Detail), errcode.Of(err).Message)
 		}
 		pin = &c
 	}
@@ -134,7 +135,7 @@ func (a *app) runVerify(ctx context.Context, o auditOptions, args []string) erro
 	if o.json {
 		a.answer(reportJSON(r))
 	} else {
-		a.showReport(&o, r)
+		a.showReport(&o, r, len(args) == 0)
 	}
 	if r.Unsound != nil {
 		return unsound
@@ -142,12 +143,27 @@ func (a *app) runVerify(ctx context.Context, o auditOptions, args []string) erro
 	return nil
 }
 
-func (o *auditOptions) readCheckpoint() ([]byte, error) {
-	source, err := safefile.ReadFile(string(o.checkpoint), maxCheckpoint)
+const checkpointHint = "the file that settlewatch audit checkpoint was kept in"
+
+// checkpointFile reads a checkpoint's file.
+func checkpointFile(file path) ([]byte, error) {
+	source, err := safefile.ReadFile(string(file), maxCheckpoint)
 	if err != nil {
-		return nil, errcode.Wrap(bare(err), errcode.Input, "the file that settlewatch audit checkpoint was kept in", "read the checkpoint %s", plain.Quote(string(o.checkpoint), plain.Detail))
+		return nil, errcode.Wrap(bare(err), errcode.Input, checkpointHint, "read the checkpoint %s", plain.Quote(string(file), plain.Detail))
 	}
 	return source, nil
+}
+
+func readCheckpoint(file path) (decision.Checkpoint, error) {
+	source, err := checkpointFile(file)
+	if err != nil {
+		return decision.Checkpoint{}, err
+	}
+	c, err := decision.ParseCheckpoint(source)
+	if err != nil {
+		return c, errcode.New(errcode.Input, checkpointHint, "read the checkpoint %s: %s", plain.Quote(string(file), plain.Detail), errcode.Of(err).Message)
+	}
+	return c, nil
 }
 
 func reportJSON(r *decision.Report) object {
@@ -163,7 +179,9 @@ func reportJSON(r *decision.Report) object {
 	return o
 }
 
-func (a *app) showReport(o *auditOptions, r *decision.Report) {
+// showReport says what was found. What to do about it is said of the root's own
+// log: a file that was handed to an auditor is none that commands act on.
+func (a *app) showReport(o *auditOptions, r *decision.Report, own bool) {
 	var s sheet
 	s.row("log", r.Path, "")
 	if !r.Exists && r.Unsound == nil {
@@ -189,12 +207,19 @@ func (a *app) showReport(o *auditOptions, r *decision.Report) {
 			where = "line " + number(u.Line) + ": "
 		}
 		a.put(red, "", "the log does not verify: "+where+u.Reason)
+		if !own {
+			return
+		}
 		verb := "recover"
 		if u.Foreign {
 			verb = "adopt"
 		}
 		a.put("", "", "to begin a new log behind it, which carries on what it blocks:")
-		a.pasteable("settlewatch audit " + verb + o.repeat())
+		pin := ""
+		if o.checkpoint != "" && verb == "recover" {
+			pin = " --checkpoint " + shellWord(string(o.checkpoint))
+		}
+		a.pasteable("settlewatch audit " + verb + o.repeat() + pin)
 		return
 	}
 	a.say("the log verifies")
@@ -202,6 +227,11 @@ func (a *app) showReport(o *auditOptions, r *decision.Report) {
 		what := "a cut end would not show. to pin it, keep this elsewhere and verify with --checkpoint:"
 		if r.Pinned > 0 {
 			what = "the checkpoint pins the first " + plural(r.Pinned, "line") + "; a cut behind them would not show. to pin the rest, keep this elsewhere:"
+		}
+		if !own {
+			what, _, _ = strings.Cut(what, " to pin ")
+			a.put("", "", what)
+			return
 		}
 		a.put("", "", what)
 		a.pasteable("settlewatch audit checkpoint" + o.repeat())
@@ -213,12 +243,12 @@ func (a *app) auditCheckpoint() *cobra.Command {
 	c := a.command(&cobra.Command{
 		Use:   "checkpoint [flags]",
 		Short: "print a checkpoint of the log, to be kept elsewhere",
-		Long: `Print one JSON object on one line: how many lines the log has, the signature of the last
-and the time. Kept where the agent cannot write, it shows later whether the log was cut,
+		Long: `Print one JSON object on one line: how many lines the log has, the hash (sig) of the
+last and the time. Kept where the agent cannot write, it shows later whether the log was cut,
 begun anew or deleted.`,
 		Args: operands(0, 0),
 	}, func(ctx context.Context, _ []string) error {
-		l, err := a.openLog(&o.rootOptions, nil)
+		l, err := a.openLog(&o.rootOptions, "", nil)
 		if err != nil {
 			return err
 		}
@@ -238,12 +268,12 @@ begun anew or deleted.`,
 
 // openLog opens the decisions log without an index: an auditor may have nothing
 // but the log.
-func (a *app) openLog(o *rootOptions, operators []decision.Operator) (*decision.Log, error) {
+func (a *app) openLog(o *rootOptions, checkpoint path, operators []decision.Operator) (*decision.Log, error) {
 	dir, err := o.guardPath()
 	if err != nil {
 		return nil, err
 	}
-	return decision.Open(decision.Options{Dir: dir, Now: a.env.now, Operators: operators})
+	return decision.Open(decision.Options{Dir: dir, Checkpoint: string(checkpoint), Now: a.env.now, Operators: operators})
 }
 
 // wordedLog gives an error of the log the words of the command line.
@@ -266,7 +296,7 @@ refused.`,
 		if err := oneOf("format", format, "ndjson", "csv", "chp"); err != nil {
 			return err
 		}
-		l, err := a.openLog(&o.rootOptions, nil)
+		l, err := a.openLog(&o.rootOptions, "", nil)
 		if err != nil {
 			return err
 		}
@@ -293,15 +323,24 @@ func (a *app) auditAside(verb, short, long string) *cobra.Command {
 	}, func(ctx context.Context, _ []string) error { return a.runAside(ctx, &o, verb) })
 	o.flags(c.Flags())
 	o.operatorFlag(c.Flags())
+	if verb == "recover" {
+		c.Flags().Var(&o.checkpoint, "checkpoint", "file with the checkpoint the log is behind, which then pins the new log")
+	}
 	return c
 }
 
 func (a *app) runAside(ctx context.Context, o *guarded, verb string) error {
+	// A file that is none would count as a reason to begin anew, and be written over.
+	if o.checkpoint != "" {
+		if _, err := readCheckpoint(o.checkpoint); err != nil {
+			return err
+		}
+	}
 	p, err := a.policyOf(ctx, o)
 	if err != nil {
 		return err
 	}
-	l, err := a.openLog(&o.rootOptions, p.policy.Operators)
+	l, err := a.openLog(&o.rootOptions, o.checkpoint, p.policy.Operators)
 	if err != nil {
 		return err
 	}
@@ -339,7 +378,12 @@ func (a *app) runAside(ctx context.Context, o *guarded, verb string) error {
 	s.row("carried on", plural(int64(c.Freezes), "freeze")+", "+plural(int64(c.Rejections), "rejection")+", "+plural(int64(c.Pending), "pending review")+", "+
 		plural(int64(c.Holds), "hold"), "")
 	a.showSheet(&s)
-	a.put("", "", "a new log has begun. approvals were not carried on; an agent that still needs one asks again. keep a checkpoint of it elsewhere:")
+	text := "a new log has begun. approvals were not carried on; an agent that still needs one asks again."
+	if o.checkpoint != "" {
+		a.put("", "", text+" the checkpoint "+plain.Quote(string(o.checkpoint), plain.Detail)+" pins it.")
+		return nil
+	}
+	a.put("", "", text+" keep a checkpoint of it elsewhere:")
 	a.pasteable("settlewatch audit checkpoint" + o.rootOptions.repeat())
 	return nil
 }

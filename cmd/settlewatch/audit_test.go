@@ -39,7 +39,7 @@ func TestAReportSaysWhatItProvesAndWhatItDoesNot(t *testing.T) {
 	} {
 		for _, width := range []int{0, 40} {
 			a := app{width: width}
-			a.showReport(&auditOptions{rootOptions: rootOptions{dir: "d"}}, &c.r)
+			a.showReport(&auditOptions{rootOptions: rootOptions{dir: "d"}}, &c.r, true)
 			text := a.out.String()
 			for _, want := range c.says {
 				if !strings.Contains(squeezed(text), squeezed(want)) || width == 0 && !strings.Contains(text, want) {

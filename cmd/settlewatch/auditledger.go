@@ -23,7 +23,7 @@ func (a *app) verifyLedger(ctx context.Context, o auditOptions, args []string) e
 	}
 	var anchor *approval.LedgerAnchor
 	if o.checkpoint != "" {
-		source, err := o.readCheckpoint()
+		source, err := checkpointFile(o.checkpoint)
 		if err != nil {
 			return err
 		}

@@ -40,7 +40,9 @@ dialled.
 
 race, one seller   ten buyers at once, each for the cap less its smallest unit
 race, one total    the same, each at another seller, under one limit of all payments
-paid before a hold somebody pays without a hold, then others of the same amount ask with one
+paid before a hold
+                   somebody pays without a hold, then others of the same amount ask
+                   with one
 kill -9            between verdict and log, between allow and payment, in the middle of
                    a payment's line, and at any moment
 restart, no index  the index is deleted, half of the buyers start again

@@ -30,8 +30,9 @@ func (o *receiptOptions) bind(c *cobra.Command) {
 }
 
 const operandsHelp = `
-RUN is a run id, run:<id> or latest, the last run by file name; without it that is meant. OPERATION is an
-operation id, or the beginning of one if only one operation of the run begins so.`
+RUN is a run id, run:<id> or latest, the last run by file name; latest is meant where RUN is
+left out. OPERATION is an operation id, or the beginning of one if only one operation of the
+run begins so.`
 
 func (a *app) receipt() *cobra.Command {
 	var o receiptOptions

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,6 +76,6 @@ func countsJSON(c ingest.Counts) object {
 }
 
 func (a *app) showCounts(c ingest.Counts) {
-	a.say("%s, %s, %s, %s, %s, %s of run files", plural(c.Runs, "run"), plural(c.Operations, "operation"),
-		plural(c.Events, "event"), plural(c.Payments, "payment"), plural(c.Faults, "damaged line"), size(c.Bytes))
+	a.put("", "", strings.Join([]string{plural(c.Runs, "run"), plural(c.Operations, "operation"), plural(c.Events, "event"),
+		plural(c.Payments, "payment"), plural(c.Faults, "damaged line"), size(c.Bytes) + " of run files"}, ", "))
 }

@@ -28,7 +28,7 @@ so. Several at once are decided all or none.`,
 		Args: knownCommand,
 	}, func(ctx context.Context, _ []string) error {
 		if _, _, ok := a.fullScreen(); !ok || o.json {
-			return usage("say what to do: review list, show, approve, reject, revoke, reopen or wait")
+			return usage("say what to do: review list, show, approve, reject, revoke, reopen or wait; the inbox needs a terminal (ssh -t)")
 		}
 		return a.runInbox(ctx, &o, false)
 	})

@@ -534,7 +534,7 @@ func TestReadingOutlivesAnotherWidth(t *testing.T) {
 
 func TestAFullScreenNeedsATerminal(t *testing.T) {
 	for _, c := range []struct{ command, want string }{
-		{"review", "E_USAGE: say what to do: review list, show, approve, reject, revoke, reopen or wait. try: settlewatch review --help"},
+		{"review", "E_USAGE: say what to do: review list, show, approve, reject, revoke, reopen or wait; the inbox needs a terminal (ssh -t). try: settlewatch review --help"},
 		{"watch", "E_USAGE: a full screen needs a terminal, on stdin and stdout, and TERM. try: settlewatch status, review list and headroom show the same anywhere"},
 	} {
 		out, errs, exit := asking{guard: inboxGuard()}.run(t, c.command)

@@ -27,8 +27,10 @@ func (a *app) systemdUnit() *cobra.Command {
 		Use:   "systemd-unit [flags] [-- SERVE-FLAGS]",
 		Short: "print a systemd unit that serves MCP over HTTP on loopback",
 		Long: `Print a systemd unit that runs this program over HTTP on loopback, as a user of its
-own, with everything read-only but its guard directory ` + unitGuard + `. Its first lines say
-what it needs: the user, read access to the run files, and a verifier of tokens.
+own, with everything read-only but its guard directory ` + unitGuard + `.
+Its first lines say what it needs: the user, read access to the run files, and a verifier
+of tokens. The unit starts this program where it lies now: put it where services may read
+it, such as /usr/local/bin, first. In a home or in /tmp the service does not see it.
 
 What stands behind -- is added to the command that serves, for example
 settlewatch systemd-unit --dir /srv/agent/.trace -- --guard-config /etc/settlewatch/policy.json`,

@@ -212,12 +212,12 @@ func (a *app) showTemplate(r *assemble.Resolved) {
 	for _, s := range r.Stages {
 		if s.Explanation != "" {
 			a.say("")
-			a.say("without %s: %s", plain.Clean(s.ID, plain.Detail), plain.Clean(s.Explanation, plain.Explanation))
+			a.put("", "", "without "+plain.Clean(s.ID, plain.Detail)+": "+plain.Clean(s.Explanation, plain.Explanation))
 		}
 	}
 	if len(r.Exceptions) > 0 {
 		a.say("")
-		a.say("faults: %s", plain.Clean(strings.Join(r.Exceptions, ", "), plain.Explanation))
+		a.put("", "", "faults: "+plain.Clean(strings.Join(r.Exceptions, ", "), plain.Explanation))
 	}
 }
 

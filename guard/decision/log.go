@@ -88,7 +88,7 @@ func (u *Unsound) Error() string { return u.coded().Error() }
 func (u *Unsound) Unwrap() error { return u.coded() }
 
 func (u *Unsound) coded() *errcode.Error {
-	hint := "look at it with `settlewatch audit verify`; `settlewatch audit recover` begins a new log and carries on what tightens"
+	hint := "look at it with `settlewatch audit verify`; `settlewatch audit recover` begins a new log and carries on what tightens; both take the --checkpoint a server keeps"
 	if u.Foreign {
 		hint = "if another program wrote it, `settlewatch audit adopt` begins a new log and carries on what tightens"
 	}

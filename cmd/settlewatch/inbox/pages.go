@@ -869,8 +869,8 @@ func help() *textPage {
 		{"a", "approve: read it to its end, press a, type yes. With operators in the policy the passphrase of your key is asked once"},
 		{"r", "reject, then enter; a note may be typed first. For an open operation: say what became of it"},
 		{"f", "reject, and block every payment to the payee"}, {"F", "block every payment, to anybody"},
-		{"x", "mark, to decide several at once"}, {"p", "mark everything to the same payee"}, {"u", "unmark all"},
-		{"o", "operations whose money is not accounted for"}, {"w", "overview: open, held, what the limits leave, health"}, {"q", "quit; a review that nobody decides expires, which permits nothing"},
+		{"x", "mark, to decide several at once"}, {"p", "mark everything to the same payee"}, {"u", "unmark all; after an approval, take it back"},
+		{"o", "operations whose money is not accounted for"}, {"w", "overview: open, held, what the limits leave, health"}, {"q", "back; in the list, quit. A review that nobody decides expires, which permits nothing"},
 	}
 	var body []Block
 	for _, r := range rows {
