@@ -126,6 +126,7 @@ const (
 	fromTrace  = "trace"
 	fromPolicy = "policy"
 	fromMarket = "market" // an instance said so, of what a stranger posted
+	fromLog    = "log"    // the decisions log holds it
 )
 
 // Opening is what a review that is opened for a verdict shows beside its reasons,
@@ -173,8 +174,7 @@ func Opening(p *Policy, f *Facts, r *Record, a *Ask, v *Verdict) (facts []decisi
 	if capped {
 		window := " " + last(limit.WindowHours)
 		say(fromTrace, "spent", q.money(f.Window.Spent)+window)
-		// What is held was typed by whoever asked for it, and is not paid yet.
-		say(fromAgent, "held", q.money(f.Window.Held)+window)
+		say(fromLog, "held", q.money(f.Window.Held)+window)
 	}
 	if n := f.PayeeChanged.total(); n > 0 {
 		say(fromTrace, "paid_elsewhere", several(n, "operation with this host", "operations with this host"))

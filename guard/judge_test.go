@@ -1322,7 +1322,7 @@ func TestOpeningShowsWhatAPersonDecidesOn(t *testing.T) {
 	}
 	golden(t, "opening.txt", b.String())
 	for _, f := range facts {
-		if !slices.Contains([]string{"agent", "trace", "policy", "market"}, f.Origin) {
+		if !slices.Contains([]string{"agent", "trace", "policy", "market", "log"}, f.Origin) {
 			t.Errorf("%s comes from %q", f.Name, f.Origin)
 		}
 	}

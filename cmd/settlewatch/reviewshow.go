@@ -20,6 +20,7 @@ var marks = map[string]string{
 	"trace":  "[seen in the trace]",
 	"policy": "[policy]",
 	"market": "[said by the market]",
+	"log":    "[from the decisions log]",
 }
 
 func mark(origin string) string {

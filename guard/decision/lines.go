@@ -74,7 +74,7 @@ type Reason struct {
 type Fact struct {
 	Name   string `json:"name"`
 	Value  string `json:"value"`
-	Origin string `json:"origin"` // "agent" typed it; "trace" it was seen there; "policy"; "market" an instance said it
+	Origin string `json:"origin"` // "agent" typed it; "trace" it was seen there; "policy"; "market" an instance said it; "log" decisions hold it
 }
 
 // Shown is what a limit rule had counted when it was shown: an approval waives
