@@ -65,6 +65,10 @@ const (
 	healthBurst     = 10
 )
 
+// unwanted is how long the rest of a body nobody reads may hold up its refusal, and
+// a connection.
+const unwanted = time.Second
+
 // page is what a path leads to.
 type page struct {
 	methods []string
@@ -82,6 +86,7 @@ type chain struct {
 	pages    map[string]page
 	metadata string // URL of the resource's metadata
 
+	busy     crowd
 	clients  *buckets[clientKey]
 	health   *buckets[clientKey]
 	subjects *buckets[string]
@@ -95,7 +100,7 @@ type exchange struct {
 	http.ResponseWriter
 	chain  *chain
 	r      *http.Request
-	until  time.Time // when its body has to be there
+	until  time.Time // when its body has to be there; zero without one, and once it is
 	status int
 	code   string
 }
@@ -109,7 +114,6 @@ func (c *chain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Origin")
 	}
 	if r.Body != http.NoBody {
-		// Also for what is left of a body that nobody wanted to read.
 		x.until = c.Now().Add(c.Timeouts.Body)
 		_ = http.NewResponseController(w).SetReadDeadline(x.until)
 	}
@@ -170,6 +174,13 @@ func (x *exchange) serve() {
 	if wait, ok := bucket.take(from.key, c.Now()); !ok {
 		x.limited(wait)
 		return
+	}
+	if from.named {
+		if !c.busy.enter(from.key) {
+			x.limited(1)
+			return
+		}
+		defer c.busy.leave(from.key)
 	}
 	if stranger {
 		x.refuse(http.StatusForbidden, codeOrigin)
@@ -395,7 +406,8 @@ func (x *exchange) body() ([]byte, bool) {
 		x.refuse(http.StatusBadRequest, codeBadRequest)
 		return nil, false
 	}
-	_ = control.SetReadDeadline(time.Time{})
+	x.until = time.Time{}
+	_ = control.SetReadDeadline(x.until)
 	return buffer.Bytes(), true
 }
 
@@ -431,7 +443,12 @@ func (x *exchange) write(status int, body []byte) {
 func (x *exchange) WriteHeader(status int) {
 	if x.status == 0 {
 		x.status = status
-		_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(x.chain.Now().Add(x.chain.Timeouts.Write))
+		now, control := x.chain.Now(), http.NewResponseController(x.ResponseWriter)
+		_ = control.SetWriteDeadline(now.Add(x.chain.Timeouts.Write))
+		if soon := now.Add(unwanted); soon.Before(x.until) {
+			// The library reads the rest of a body before it sends the answer.
+			_ = control.SetReadDeadline(soon)
+		}
 		h := x.Header() // whatever a handler has set
 		h.Set("Cache-Control", "no-store")
 		h.Set("X-Content-Type-Options", "nosniff")

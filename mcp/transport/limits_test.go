@@ -219,6 +219,56 @@ func TestConnectionsInAllAreLimitedAndAProxyIsNoClient(t *testing.T) {
 	}
 }
 
+// Behind a proxy as before one: no client takes all there is.
+func TestOneClientOfAProxyCannotTakeAllConnections(t *testing.T) {
+	begun, release := make(chan struct{}, 8), make(chan struct{})
+	c := open()
+	c.MaxConns, c.MaxConnsPerClient, c.TrustedProxies = 8, 3, []string{"127.0.0.1"}
+	s := start(t, c, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun <- struct{}{}
+		<-release
+		_, _ = io.WriteString(w, "{}")
+	}))
+	of := func(client string) request { return request{headers: []string{"X-Forwarded-For: " + client}} }
+	var waiting []*wire
+	call := func(client string) {
+		one := s.dial()
+		t.Cleanup(func() { _ = one.Close() })
+		_, _ = io.WriteString(one, of(client).text(s.addr))
+		waiting = append(waiting, one)
+		<-begun
+	}
+	for range 3 {
+		call("192.0.2.1")
+	}
+	r := s.send(of("192.0.2.1"))
+	s.is("the fourth", r, 429, "rate_limited")
+	if r.Header.Get("Retry-After") != "1" {
+		t.Errorf("Retry-After is %q", r.Header.Get("Retry-After"))
+	}
+	call("192.0.2.2") // another has room
+	close(release)
+	for _, one := range waiting {
+		s.is("who waited", s.read(one.read, "POST"), 200, "")
+	}
+	s.is("and the first has again", s.send(of("192.0.2.1")), 200, "")
+}
+
+// A body that nobody wants holds up its refusal no longer than a moment.
+func TestARefusalDoesNotWaitForItsBody(t *testing.T) {
+	c := open()
+	c.Timeouts.Body, c.Timeouts.Write = 15*time.Second, 2*time.Second
+	s := start(t, c, echo)
+	one := s.dial()
+	defer func() { _ = one.Close() }()
+	began := time.Now()
+	_, _ = io.WriteString(one, "POST /mcp HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 5000\r\n\r\n{")
+	s.is("half a body", s.read(one.read, "POST"), 403, "host_not_allowed")
+	if took := one.lives(began); took > 5*time.Second {
+		t.Errorf("it was held for %s", took)
+	}
+}
+
 // Slow clients are cut when their time is over, and within a second of it
 // (transport contract, section 4).
 func TestSlowClientsAreCut(t *testing.T) {
