@@ -185,7 +185,7 @@ func TestBothErasAreServedOverHTTP(t *testing.T) {
 		}
 		text, _ := io.ReadAll(answer.Body)
 		_ = answer.Body.Close()
-		if answer.StatusCode != 400 || !strings.Contains(string(text), `"id":4,"error":{"code":-32600`) {
+		if answer.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), `"id":4,"error":{"code":-32600`) {
 			t.Errorf("%s twice: %d %s", name, answer.StatusCode, text)
 		}
 	}
