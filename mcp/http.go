@@ -89,6 +89,12 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.send(w, http.StatusBadRequest, errorLine(wrong.id, wrong.code, wrong.message))
 		return
 	}
+	if name := repeated(r.Header); name != "" {
+		id := m.echo
+		h.docs.Put(doc)
+		h.send(w, http.StatusBadRequest, errorLine(id, mcplib.INVALID_REQUEST, "the header "+name+" is there more than once"))
+		return
+	}
 	if m.echo == nil {
 		h.docs.Put(doc)
 		h.accept(w, r)
@@ -115,6 +121,18 @@ func (h *httpHandler) accept(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)
+}
+
+// repeated is the name of a header of the protocol that has several values, ""
+// for none. What stands between reads these headers in place of the message, and
+// may read another of the values than the one that is held to it.
+func repeated(h http.Header) string {
+	for _, name := range []string{mcplib.HeaderProtocolVersion, mcplib.HeaderMethod, mcplib.HeaderName} {
+		if len(h.Values(name)) > 1 {
+			return name
+		}
+	}
+	return ""
 }
 
 const noVersion = "the version in MCP-Protocol-Version is not served. try: leave it out in initialize, and send what that answers"
@@ -151,6 +169,8 @@ func (h *httpHandler) handle(f *httpFlight, r *http.Request) (status int, answer
 	prefix := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,`, f.libraryID)
 	rest, ok := bytes.CutPrefix(got.body.Bytes(), prefix)
 	switch {
+	case !ok && r.Context().Err() != nil:
+		return 0, nil // whoever asked has hung up, and the library said nothing
 	case !ok && got.status == http.StatusBadRequest:
 		// It answers versions and media types in plain text, before it looks at
 		// the message.

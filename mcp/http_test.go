@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -165,6 +166,27 @@ func TestBothErasAreServedOverHTTP(t *testing.T) {
 		status, m := e.post(body, test.headers...)
 		if status != test.status || m.Error == nil || m.Error.Code != test.code || string(m.ID) != "4" {
 			t.Errorf("%s: %d %+v", name, status, m)
+		}
+	}
+	// What stands between may read another value than the one that is checked.
+	for _, name := range []string{"MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, e.url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		for i, h := 0, modern("tools/call", "list_operations"); i < len(h); i += 2 {
+			r.Header.Set(h[i], h[i+1])
+		}
+		r.Header.Add(name, "explain")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), `"id":4,"error":{"code":-32600`) {
+			t.Errorf("%s twice: %d %s", name, answer.StatusCode, text)
 		}
 	}
 	if status, m := e.post(strings.Replace(body, "tools/call", "no/such", 1), modern("no/such", "")...); status != 404 || m.Error == nil || m.Error.Code != -32601 {
@@ -346,6 +368,38 @@ func TestWhoHangsUpEndsItsOwnCall(t *testing.T) {
 	case <-ended:
 	case <-time.After(10 * time.Second):
 		t.Error("the call goes on without anybody to answer")
+	}
+}
+
+// Who hangs up is no defect of the server's, and gets no empty success.
+func TestWhoHangsUpIsAnsweredByNothing(t *testing.T) {
+	var log bytes.Buffer // read when the server has ended
+	begun := make(chan struct{})
+	traces := &fake{await: func(ctx context.Context, _ ingest.Ref, _ string, _ time.Duration) (*ingest.Await, error) {
+		close(begun)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	e := listen(t, traces, Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, nil)
+	addr := strings.TrimSuffix(strings.TrimPrefix(e.url, "http://"), "/mcp")
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	body := call(1, "await_operation", `{"run_id":"r","operation_id":"o","wait_seconds":20}`)
+	fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", addr, len(body), body)
+	<-begun
+	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := io.ReadAll(c); len(got) != 0 {
+		t.Errorf("it was answered by %q", got)
+	}
+	e.stop()
+	if strings.Contains(log.String(), "level=ERROR") {
+		t.Errorf("logged was %s", log.String())
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 
 	"github.com/settlewatch/settlewatch/mcp"
 	"github.com/settlewatch/settlewatch/mcp/transport"
@@ -30,6 +32,9 @@ func (a *app) serveHTTP(ctx context.Context, s *serving) error {
 		_ = os.RemoveAll(s.temp)
 		return err
 	}
+	// Nobody hears what is said on stderr once its reader has ended. That is no
+	// reason to end with it: agents ask here before they pay.
+	signal.Ignore(syscall.SIGPIPE)
 	s.root.begin()
 	end, err := a.afterStart(ctx, s)
 	if err != nil {

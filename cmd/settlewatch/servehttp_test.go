@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -204,6 +205,41 @@ func TestAStoppedServerAnswersWhatItHasRead(t *testing.T) {
 	}
 	if took := time.Since(began); took > 8*time.Second {
 		t.Errorf("it took %s to end", took)
+	}
+}
+
+// A server goes on when whoever read its stderr has ended.
+func TestAServerNobodyListensToGoesOn(t *testing.T) {
+	root := recorded(t, "02-settle-timeout")
+	p := exec.CommandContext(t.Context(), "settlewatch", "serve", "--http", "127.0.0.1:0", "--dir", root, "--http-insecure-no-auth")
+	p.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+	said, err := p.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Process.Kill() })
+	addr := ""
+	for lines := bufio.NewScanner(said); addr == "" && lines.Scan(); {
+		_, addr, _ = strings.Cut(lines.Text(), "serving MCP over HTTP on ")
+	}
+	_ = said.Close()
+	// What it says of the root, it says to nobody.
+	s := &served{t: t, url: "http://" + addr + "/mcp"}
+	for range 2 {
+		if page, refused := s.call("", "list_operations", `{"limit":1}`); refused != "" || page["operations"] == nil {
+			t.Fatalf("%v %s", page, refused)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Wait(); err != nil {
+		t.Errorf("it ended with %v", err)
 	}
 }
 

@@ -65,6 +65,10 @@ const (
 	healthBurst     = 10
 )
 
+// unwanted is how long the rest of a body nobody reads may hold up its refusal, and
+// a connection.
+const unwanted = time.Second
+
 // page is what a path leads to.
 type page struct {
 	methods []string
@@ -82,6 +86,7 @@ type chain struct {
 	pages    map[string]page
 	metadata string // URL of the resource's metadata
 
+	busy     crowd
 	clients  *buckets[clientKey]
 	health   *buckets[clientKey]
 	subjects *buckets[string]
@@ -95,6 +100,7 @@ type exchange struct {
 	http.ResponseWriter
 	chain  *chain
 	r      *http.Request
+	until  time.Time // when its body has to be there; zero without one, and once it is
 	status int
 	code   string
 }
@@ -108,25 +114,41 @@ func (c *chain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Origin")
 	}
 	if r.Body != http.NoBody {
-		// Also for what is left of a body that nobody wanted to read.
-		_ = http.NewResponseController(w).SetReadDeadline(c.Now().Add(c.Timeouts.Body))
+		x.until = c.Now().Add(c.Timeouts.Body)
+		_ = http.NewResponseController(w).SetReadDeadline(x.until)
 	}
+	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
+		// The library drops a Content-Length beside Transfer-Encoding, and a
+		// Transfer-Encoding in HTTP/1.0, and tells nobody. A proxy may have gone by
+		// the other one, so what it takes for the rest of a body must not become a
+		// request (RFC 9112, section 6.1).
+		w.Header().Set("Connection", "close")
+	}
+	abort := false
 	defer func() {
 		if defect := recover(); defect != nil {
 			c.Log.Error("a request panicked", "panic", fmt.Sprint(defect), "stack", string(debug.Stack()))
-			if x.status != 0 {
-				panic(http.ErrAbortHandler) // half an answer must not look like one
+			if abort = x.status != 0; abort {
+				x.code = codeInternal
+			} else {
+				x.refuse(http.StatusInternalServerError, codeInternal)
 			}
-			x.refuse(http.StatusInternalServerError, codeInternal)
 		}
 		if c.Answered != nil {
 			c.Answered(Answer{x.status, x.code})
 		}
+		if abort {
+			panic(http.ErrAbortHandler) // half an answer, or none, must not look like one
+		}
 	}()
 	x.serve()
-	if x.status == 0 && r.Context().Err() != nil {
-		x.status, x.code = statusGone, codeGone
-	} else if x.status == 0 {
+	switch {
+	case x.status != 0:
+	case r.Context().Err() != nil:
+		// Who has only said that nothing more comes still reads: the library would
+		// send an empty success.
+		x.status, x.code, abort = statusGone, codeGone, true
+	default:
 		x.WriteHeader(http.StatusOK)
 	}
 }
@@ -144,6 +166,7 @@ func (x *exchange) serve() {
 		x.refuse(http.StatusForbidden, codeHost)
 		return
 	}
+	stranger := !x.cors()
 	bucket := c.clients
 	if p.health {
 		bucket = c.health
@@ -152,7 +175,18 @@ func (x *exchange) serve() {
 		x.limited(wait)
 		return
 	}
-	if !x.origin(p) {
+	if from.named {
+		if !c.busy.enter(from.key) {
+			x.limited(1)
+			return
+		}
+		defer c.busy.leave(from.key)
+	}
+	if stranger {
+		x.refuse(http.StatusForbidden, codeOrigin)
+		return
+	}
+	if x.preflight(p) {
 		return
 	}
 	if !slices.Contains(p.methods, r.Method) {
@@ -208,24 +242,36 @@ func (c *chain) isPublic(host string) bool {
 	return ok && got == want
 }
 
-// origin applies the rule for browser pages, and answers a preflight (Fetch
-// standard, CORS protocol). It reports whether the request goes on.
-func (x *exchange) origin(p page) bool {
+// cors reports whether a request comes from no browser page or from one that is
+// allowed. Such a page may read whatever is answered from here on, also that it
+// asks too often (Fetch standard, CORS protocol).
+func (x *exchange) cors() bool {
 	values := x.r.Header.Values("Origin")
 	if len(values) == 0 {
 		return true
 	}
 	origin, ok := normalOrigin(values[0])
 	if !ok || len(values) > 1 || !x.chain.origins[origin] {
-		x.refuse(http.StatusForbidden, codeOrigin)
+		return false
+	}
+	x.Header().Set("Access-Control-Allow-Origin", values[0])
+	if !x.asks() {
+		x.Header().Set("Access-Control-Expose-Headers", "Retry-After, WWW-Authenticate")
+	}
+	return true
+}
+
+// asks reports whether a request is a preflight.
+func (x *exchange) asks() bool {
+	return x.r.Method == http.MethodOptions && x.r.Header.Get("Origin") != "" && x.r.Header.Get("Access-Control-Request-Method") != ""
+}
+
+// preflight answers one of an allowed page, and reports whether it did.
+func (x *exchange) preflight(p page) bool {
+	if !x.asks() {
 		return false
 	}
 	h := x.Header()
-	h.Set("Access-Control-Allow-Origin", values[0])
-	if x.r.Method != http.MethodOptions || x.r.Header.Get("Access-Control-Request-Method") == "" {
-		h.Set("Access-Control-Expose-Headers", "Retry-After, WWW-Authenticate")
-		return true
-	}
 	h.Set("Access-Control-Allow-Methods", strings.Join(p.methods, ", "))
 	h.Set("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, Last-Event-ID, MCP-Protocol-Version, Mcp-Method, Mcp-Name, Mcp-Session-Id")
 	h.Set("Access-Control-Max-Age", "600")
@@ -233,7 +279,7 @@ func (x *exchange) origin(p page) bool {
 		h.Set("Access-Control-Allow-Private-Network", "true")
 	}
 	x.WriteHeader(http.StatusNoContent)
-	return false
+	return true
 }
 
 // challenge answers a request without a good token (RFC 6750, section 3; RFC
@@ -350,7 +396,8 @@ func (x *exchange) body() ([]byte, bool) {
 	switch {
 	case n > most:
 		return tooLarge()
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case err != nil && (errors.Is(err, os.ErrDeadlineExceeded) || !x.chain.Now().Before(x.until)):
+		// Within a trailer the library has another word for it.
 		x.Header().Set("Connection", "close")
 		x.refuse(http.StatusRequestTimeout, codeTimeout)
 		return nil, false
@@ -359,7 +406,8 @@ func (x *exchange) body() ([]byte, bool) {
 		x.refuse(http.StatusBadRequest, codeBadRequest)
 		return nil, false
 	}
-	_ = control.SetReadDeadline(time.Time{})
+	x.until = time.Time{}
+	_ = control.SetReadDeadline(x.until)
 	return buffer.Bytes(), true
 }
 
@@ -395,7 +443,12 @@ func (x *exchange) write(status int, body []byte) {
 func (x *exchange) WriteHeader(status int) {
 	if x.status == 0 {
 		x.status = status
-		_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(x.chain.Now().Add(x.chain.Timeouts.Write))
+		now, control := x.chain.Now(), http.NewResponseController(x.ResponseWriter)
+		_ = control.SetWriteDeadline(now.Add(x.chain.Timeouts.Write))
+		if soon := now.Add(unwanted); soon.Before(x.until) {
+			// The library reads the rest of a body before it sends the answer.
+			_ = control.SetReadDeadline(soon)
+		}
 		h := x.Header() // whatever a handler has set
 		h.Set("Cache-Control", "no-store")
 		h.Set("X-Content-Type-Options", "nosniff")

@@ -97,6 +97,18 @@ func TestOnlyAllowedOriginsAreServed(t *testing.T) {
 		t.Errorf("without an origin: %v", r.Header)
 	}
 
+	// Also one that asks too often can read for how long to wait.
+	c.Rate = 1
+	few := start(t, c, echo)
+	few.send(request{})
+	for _, origin := range []string{"https://app.example", "https://evil.example"} {
+		r := few.send(request{headers: []string{"Origin: " + origin}})
+		few.is(origin, r, 429, "rate_limited")
+		if got, allowed := r.Header.Get("Access-Control-Allow-Origin"), origin == "https://app.example"; (got == origin) != allowed || (got != "") != allowed {
+			t.Errorf("%s asks too often: %v", origin, r.Header)
+		}
+	}
+
 	ask := request{method: "OPTIONS", headers: []string{"Origin: https://app.example", "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization, content-type, mcp-protocol-version"}}
 	r := some.send(ask)
 	some.is("a preflight", r, 204, "")

@@ -166,11 +166,12 @@ type keyFile struct {
 	log  *slog.Logger
 	keys atomic.Pointer[[]key]
 
-	mu      sync.Mutex // guards all below; held by whoever looks at the file
-	checked time.Time
-	seen    safefile.Info
-	hash    [sha256.Size]byte
-	fault   string // what was last wrong with it; told once, not every second
+	checked atomic.Int64 // when the file was last looked at, nanoseconds since 1970
+
+	mu    sync.Mutex // guards all below; held by whoever looks at the file
+	seen  safefile.Info
+	hash  [sha256.Size]byte
+	fault string // what was last wrong with it; told once, not every second
 }
 
 // checkEvery is how often the file is looked at, and so how long a key that was
@@ -178,7 +179,8 @@ type keyFile struct {
 const checkEvery = time.Second
 
 func openKeyFile(path string, now time.Time, log *slog.Logger) (*keyFile, error) {
-	f := &keyFile{path: path, log: log, checked: now}
+	f := &keyFile{path: path, log: log}
+	f.checked.Store(now.UnixNano())
 	return f, f.read()
 }
 
@@ -186,17 +188,30 @@ func openKeyFile(path string, now time.Time, log *slog.Logger) (*keyFile, error)
 // logged and changes nothing: a token is not good or bad by how far somebody is
 // with writing a file.
 func (f *keyFile) current(now time.Time) *[]key {
-	if f.mu.TryLock() { // whoever comes meanwhile takes the keys there are
-		defer f.mu.Unlock()
-		if d := now.Sub(f.checked); d >= checkEvery || d < 0 {
-			f.checked = now
-			if err := f.read(); err != nil && err.Error() != f.fault {
-				f.fault = err.Error()
-				f.log.Error("the key file cannot be used, the keys read before stay", "file", plain.Clean(f.path, plain.Detail), "error", err)
-			}
-		}
+	if f.fresh(now) {
+		return f.keys.Load()
 	}
+	// Whoever comes while somebody looks waits for what is found: after a quiet
+	// day the keys there are may be those of the day before.
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fresh(now) {
+		return f.keys.Load()
+	}
+	switch err := f.read(); {
+	case err == nil:
+		f.fault = ""
+	case err.Error() != f.fault:
+		f.fault = err.Error()
+		f.log.Error("the key file cannot be used, the keys read before stay", "file", plain.Clean(f.path, plain.Detail), "error", err)
+	}
+	f.checked.Store(now.UnixNano())
 	return f.keys.Load()
+}
+
+func (f *keyFile) fresh(now time.Time) bool {
+	d := now.UnixNano() - f.checked.Load()
+	return d >= 0 && d < int64(checkEvery)
 }
 
 // read takes the file's keys if it has changed since it was last looked at.
@@ -227,7 +242,7 @@ func (f *keyFile) read() error {
 	if err != nil {
 		return err
 	}
-	f.hash, f.fault = hash, ""
+	f.hash = hash
 	if f.keys.Swap(&keys) != nil {
 		f.log.Warn("the key file has changed and was read", "file", plain.Clean(f.path, plain.Detail), "keys", len(keys))
 	}

@@ -219,6 +219,56 @@ func TestConnectionsInAllAreLimitedAndAProxyIsNoClient(t *testing.T) {
 	}
 }
 
+// Behind a proxy as before one: no client takes all there is.
+func TestOneClientOfAProxyCannotTakeAllConnections(t *testing.T) {
+	begun, release := make(chan struct{}, 8), make(chan struct{})
+	c := open()
+	c.MaxConns, c.MaxConnsPerClient, c.TrustedProxies = 8, 3, []string{"127.0.0.1"}
+	s := start(t, c, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun <- struct{}{}
+		<-release
+		_, _ = io.WriteString(w, "{}")
+	}))
+	of := func(client string) request { return request{headers: []string{"X-Forwarded-For: " + client}} }
+	var waiting []*wire
+	call := func(client string) {
+		one := s.dial()
+		t.Cleanup(func() { _ = one.Close() })
+		_, _ = io.WriteString(one, of(client).text(s.addr))
+		waiting = append(waiting, one)
+		<-begun
+	}
+	for range 3 {
+		call("192.0.2.1")
+	}
+	r := s.send(of("192.0.2.1"))
+	s.is("the fourth", r, 429, "rate_limited")
+	if r.Header.Get("Retry-After") != "1" {
+		t.Errorf("Retry-After is %q", r.Header.Get("Retry-After"))
+	}
+	call("192.0.2.2") // another has room
+	close(release)
+	for _, one := range waiting {
+		s.is("who waited", s.read(one.read, "POST"), 200, "")
+	}
+	s.is("and the first has again", s.send(of("192.0.2.1")), 200, "")
+}
+
+// A body that nobody wants holds up its refusal no longer than a moment.
+func TestARefusalDoesNotWaitForItsBody(t *testing.T) {
+	c := open()
+	c.Timeouts.Body, c.Timeouts.Write = 15*time.Second, 2*time.Second
+	s := start(t, c, echo)
+	one := s.dial()
+	defer func() { _ = one.Close() }()
+	began := time.Now()
+	_, _ = io.WriteString(one, "POST /mcp HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 5000\r\n\r\n{")
+	s.is("half a body", s.read(one.read, "POST"), 403, "host_not_allowed")
+	if took := one.lives(began); took > 5*time.Second {
+		t.Errorf("it was held for %s", took)
+	}
+}
+
 // Slow clients are cut when their time is over, and within a second of it
 // (transport contract, section 4).
 func TestSlowClientsAreCut(t *testing.T) {
@@ -262,6 +312,12 @@ func TestSlowClientsAreCut(t *testing.T) {
 	within("dripped chunks", c.Timeouts.Body, func(c *wire, since time.Time) time.Duration {
 		_, _ = io.WriteString(c, head+"Transfer-Encoding: chunked\r\n\r\n")
 		go drip(c, strings.Repeat("1\r\n \r\n", 1000))
+		return c.lives(since)
+	})
+	within("a dripped trailer", c.Timeouts.Body, func(c *wire, since time.Time) time.Duration {
+		_, _ = io.WriteString(c, head+"Transfer-Encoding: chunked\r\n\r\n1\r\n \r\n0\r\n")
+		go drip(c, strings.Repeat("X: y\r\n", 1000))
+		s.is("a dripped trailer", s.read(c.read, "POST"), 408, "request_timeout")
 		return c.lives(since)
 	})
 	within("a body that stops", c.Timeouts.Body, func(c *wire, since time.Time) time.Duration {
@@ -395,6 +451,53 @@ func TestWhoHangsUpIsCountedAndEndsItsCall(t *testing.T) {
 	_ = one.Close()
 	if got := <-counted; got != (Answer{statusGone, codeGone}) {
 		t.Errorf("it was counted as %v", got)
+	}
+}
+
+// Who shuts its side has hung up to the library, and reads on: no answer must not
+// look like an empty success.
+func TestACallThatWasGivenUpIsNoSuccess(t *testing.T) {
+	var log quiet
+	c := open()
+	c.Log = log.log()
+	begun := make(chan struct{})
+	s := start(t, c, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-r.Context().Done()
+	}))
+	one := s.dial()
+	defer func() { _ = one.Close() }()
+	_, _ = io.WriteString(one, request{}.text(s.addr))
+	<-begun
+	if err := one.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := io.ReadAll(one.read); len(got) != 0 {
+		t.Errorf("it was answered by %q", got)
+	}
+	s.stop()
+	if log.String() != "" {
+		t.Errorf("logged was %s", log.String())
+	}
+}
+
+// Where two lengths of a body could be meant, what follows it is no request.
+func TestNoRequestHidesBehindABodyOfTwoLengths(t *testing.T) {
+	s := start(t, open(), echo)
+	const kind = "Content-Type: application/json\r\n"
+	hidden := request{method: "GET", path: "/health"}.text(s.addr)
+	chunked := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(ping), ping)
+	for name, text := range map[string]string{
+		"a length beside chunks": "POST /mcp HTTP/1.1\r\nHost: " + s.addr + "\r\n" + kind + fmt.Sprintf("Content-Length: %d\r\n", len(chunked)+len(hidden)) + "Transfer-Encoding: chunked\r\n\r\n" + chunked,
+		"chunks":                 "POST /mcp HTTP/1.1\r\nHost: " + s.addr + "\r\n" + kind + "Transfer-Encoding: chunked\r\n\r\n" + chunked,
+		"chunks of HTTP/1.0":     "POST /mcp HTTP/1.0\r\nHost: " + s.addr + "\r\n" + kind + fmt.Sprintf("Content-Length: %d\r\n", len(ping)) + "Transfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n" + ping,
+		"refused before":         "POST /nowhere HTTP/1.1\r\nHost: " + s.addr + "\r\n" + kind + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked,
+	} {
+		one := s.dial()
+		if got := one.ask(text + hidden); strings.Count(got, "HTTP/1.") != 1 || strings.Contains(got, `"status":"ok"`) {
+			t.Errorf("%s: answered by %q", name, got)
+		}
+		_ = one.Close()
 	}
 }
 

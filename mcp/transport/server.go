@@ -134,6 +134,7 @@ func (s *Server) chain(h http.Handler) *chain {
 	p := s.plan
 	c := &chain{
 		plan: p, next: h, verifier: s.verifier, hosts: p.hosts,
+		busy:     crowd{most: p.MaxConnsPerClient, count: map[clientKey]int{}},
 		clients:  newBuckets[clientKey](clientBuckets, p.Rate, p.Rate),
 		health:   newBuckets[clientKey](clientBuckets, healthPerMinute, healthBurst),
 		subjects: newBuckets[string](subjectBuckets, p.Rate, p.Rate),

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"io"
 	"log/slog"
@@ -11,10 +12,13 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
+	"github.com/settlewatch/settlewatch/assemble/jsjson"
 	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/internal/plain"
 	"github.com/settlewatch/settlewatch/internal/safefile"
@@ -164,6 +168,8 @@ var (
 	errLong      = &refused{codeToken, "longer than a token may be"}
 	errForm      = &refused{codeToken, "not a token"}
 	errHeader    = &refused{codeToken, "a header that is not served"}
+	errRepeats   = &refused{codeToken, "a member is there more than once"}
+	errTime      = &refused{codeToken, "a time that is no time"}
 	errNoKey     = &refused{codeToken, "signed by no listed key"}
 	errSubject   = &refused{codeToken, "no subject that can be written down"}
 	tokenReasons = []struct {
@@ -203,6 +209,9 @@ func (v *verifier) subject(values []string) (string, *refused) {
 	_, err := v.parser.ParseWithClaims(token, claims, func(t *jwt.Token) (any, error) { return keyFor(t, *keys) })
 	if err != nil {
 		return "", reason(err)
+	}
+	if refusal := unclear(token, claims); refusal != nil {
+		return "", refusal
 	}
 	if !granted(claims, v.scopes) {
 		return "", errScope
@@ -276,6 +285,44 @@ func keyFor(token *jwt.Token, keys []key) (any, error) {
 	return found.public, nil
 }
 
+// lastSecond is the end of the year 9999 (RFC 3339, section 1).
+const lastSecond = 253402300799
+
+// unclear is why a token that verifies is refused all the same: readers of JSON
+// disagree about which of two members counts (RFC 7515, section 4; RFC 7519,
+// section 4), and the library takes a time so far away that it cannot be counted
+// for one long ago.
+func unclear(token string, claims jwt.MapClaims) *refused {
+	for _, name := range []string{"exp", "nbf"} {
+		if at, is := claims[name].(float64); is && (at < 0 || at > lastSecond) {
+			return errTime
+		}
+	}
+	for i, part := range strings.Split(token, ".") {
+		if i < 2 && repeats(part) {
+			return errRepeats
+		}
+	}
+	return nil
+}
+
+// repeats reports whether a part of a token has a member more than once.
+func repeats(part string) bool {
+	text, err := base64.RawURLEncoding.DecodeString(part)
+	var doc jsjson.Doc
+	if err != nil || doc.Parse(text) != nil {
+		return true
+	}
+	seen := map[string]bool{}
+	for name := range doc.Root().Members() {
+		if seen[string(name.Text())] {
+			return true
+		}
+		seen[string(name.Text())] = true
+	}
+	return false
+}
+
 // granted reports whether a token has every scope: those of scope, a text (RFC
 // 8693, section 4.2), or where there is none those of scp, a list.
 func granted(claims jwt.MapClaims, needed []string) bool {
@@ -302,7 +349,8 @@ func granted(claims jwt.MapClaims, needed []string) bool {
 }
 
 // subjectOf is the subject of a verified token. People read it in reviews, so
-// it may have nothing that is not seen.
+// it may have nothing that is not seen, and no blank that looks like another.
+// U+FFFD stands for whatever cannot be read, so it could be anybody.
 func subjectOf(claims jwt.MapClaims) (string, *refused) {
 	value, has := claims["sub"]
 	if !has {
@@ -311,7 +359,8 @@ func subjectOf(claims jwt.MapClaims) (string, *refused) {
 		}
 	}
 	text, ok := value.(string)
-	if !ok || text == "" || strings.TrimSpace(text) != text || plain.Clean(text, maxSubject) != text {
+	if !ok || text == "" || strings.TrimSpace(text) != text || plain.Clean(text, maxSubject) != text ||
+		strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || r != ' ' && unicode.IsSpace(r) }) {
 		return "", errSubject
 	}
 	if _, isUser := claims["sub"]; !isUser {

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -259,6 +260,15 @@ func TestTokensByTheirClaims(t *testing.T) {
 		"a subject with a blank behind":      {claims{"sub": "alice "}, ""},
 		"a long subject":                     {claims{"sub": strings.Repeat("x", 201)}, ""},
 		"a subject of letters":               {claims{"sub": "zoë@example"}, "zoë@example"},
+		"a subject of words":                 {claims{"sub": "alice b"}, "alice b"},
+		"a subject with a blank like ours":   {claims{"sub": "alice\u00a0b"}, ""},
+		"a subject that could be anybody's":  {claims{"sub": "alice\ufffd"}, ""},
+		"an end nobody will see":             {claims{"exp": 1e18}, ""},
+		"an end that cannot be counted":      {claims{"exp": 1e300}, ""},
+		"a beginning nobody will see":        {claims{"nbf": 1e18}, ""},
+		"a beginning that cannot be counted": {claims{"nbf": 1e300}, ""},
+		"a beginning before all counting":    {claims{"nbf": -1e300}, ""},
+		"the last end there is":              {claims{"exp": 253402300799}, "alice"},
 	} {
 		r := s.with(bearer(t, s, test.change))
 		if test.want == "" {
@@ -329,6 +339,35 @@ func TestTokensByTheirForm(t *testing.T) {
 	}
 	if strings.Contains(log.String(), part[1]) || strings.Contains(log.String(), part[2]) {
 		t.Errorf("logged was %s", log.String())
+	}
+}
+
+// Readers of JSON disagree about which of two members counts.
+func TestATokenSaysEverythingOnce(t *testing.T) {
+	s := start(t, withSecret(t), echo)
+	signed := func(header, body string) string {
+		text := b64([]byte(header)) + "." + b64([]byte(body))
+		signature, err := jwt.SigningMethodHS256.Sign(text, []byte(secret))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "Bearer " + text + "." + b64(signature)
+	}
+	rest := fmt.Sprintf(`"iss":%q,"aud":%q,"exp":%d}`, issuer, s.s.Resource(), time.Now().Add(time.Hour).Unix())
+	const header = `{"alg":"HS256"}`
+	s.is("all once", s.with(signed(header, `{"sub":"alice","act":{"sub":"a"},`+rest)), 200, "")
+	for name, token := range map[string]string{
+		"two subjects":          signed(header, `{"sub":"alice","sub":"bob",`+rest),
+		"one of them escaped":   signed(header, `{"sub":"alice","\u0073ub":"bob",`+rest),
+		"two ends":              signed(header, `{"sub":"alice","exp":1,`+rest),
+		"two audiences":         signed(header, `{"sub":"alice","aud":"https://other.example",`+rest),
+		"two of what is unread": signed(header, `{"sub":"alice","x":1,"x":1,`+rest),
+		"two algorithms":        signed(`{"alg":"none","alg":"HS256"}`, `{"sub":"alice",`+rest),
+		"a half surrogate":      signed(header, `{"sub":"\ud800",`+rest),
+		"another half":          signed(header, `{"sub":"\udfff",`+rest),
+		"a byte that is none":   signed(header, "{\"sub\":\"\xff\","+rest),
+	} {
+		s.is(name, s.with(token), 401, "invalid_token")
 	}
 }
 
@@ -532,6 +571,64 @@ func TestKeysAreReadAgainWhenTheirFileChanges(t *testing.T) {
 	s.is("beside a link", old(), 200, "")
 	if !strings.Contains(log.String(), "symbolic link") {
 		t.Errorf("a link was followed: %s", log.String())
+	}
+}
+
+// Whoever comes while somebody looks at the file is not answered by the keys of
+// before: they may be a day old.
+func TestNobodyIsServedByKeysThatAreGoneMeanwhile(t *testing.T) {
+	k := keys()
+	now := newClock()
+	_, path := withKeys(t, keySet(public(k.ec, "one", nil)))
+	f, err := openKeyFile(path, now.now(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := f.keys.Load()
+	if err := os.WriteFile(path, []byte(keySet(public(k.ed, "two", nil))), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if f.current(now.now()) != old {
+		t.Fatal("the file was looked at again too early")
+	}
+	now.add(24 * time.Hour)
+	f.mu.Lock() // somebody looks
+	got := make(chan *[]key, 1)
+	go func() { got <- f.current(now.now()) }()
+	select {
+	case <-got:
+		f.mu.Unlock()
+		t.Fatal("served by the key that is gone")
+	case <-time.After(50 * time.Millisecond):
+	}
+	f.mu.Unlock()
+	if served := <-got; served == old {
+		t.Error("served by the key that is gone")
+	}
+}
+
+// A fault that went away and comes back is told again.
+func TestAFaultOfTheKeyFileThatComesBackIsToldAgain(t *testing.T) {
+	now := newClock()
+	_, path := withKeys(t, keySet(public(keys().ec, "one", nil)))
+	var log quiet
+	f, err := openKeyFile(path, now.now(), log.log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		for _, move := range [][2]string{{path, path + ".away"}, {path + ".away", path}} {
+			if err := os.Rename(move[0], move[1]); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				now.add(checkEvery)
+				f.current(now.now())
+			}
+		}
+	}
+	if told := strings.Count(log.String(), "cannot be used"); told != 3 {
+		t.Errorf("told %d times: %s", told, log.String())
 	}
 }
 
