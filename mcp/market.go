@@ -138,6 +138,9 @@ func pageJSON(p *market.Page, rows, terms int) []byte {
 	if p.NextCursor != "" {
 		o.text("next_cursor", p.NextCursor)
 	}
+	if p.CursorUnread {
+		o.flag("next_cursor_unreadable", true)
+	}
 	o.number("dropped_rows", int64(p.Dropped))
 	if left := len(p.Rows) - rows + p.LeftOut; left > 0 {
 		o.number("rows_left_out", int64(left))

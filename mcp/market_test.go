@@ -393,8 +393,8 @@ func TestContract54To58TheToolsOverTheSamples(t *testing.T) {
 	t.Run("58: nothing hidden and nothing that was not asked for comes through", func(t *testing.T) {
 		r, _ := askOf(t, s, "morphit_search_orders", `{"asset":"DOGE"}`)
 		answer := members(t, s, "morphit_search_orders", `{"asset":"DOGE"}`)
-		if answer["dropped_rows"] != 4.0 || answer["next_cursor"] != nil {
-			t.Errorf("%v %v", answer["dropped_rows"], answer["next_cursor"])
+		if answer["dropped_rows"] != 4.0 || answer["next_cursor"] != nil || answer["next_cursor_unreadable"] != true {
+			t.Errorf("%v %v %v", answer["dropped_rows"], answer["next_cursor"], answer["next_cursor_unreadable"])
 		}
 		whole := string(r.Structured)
 		for _, word := range []string{"trust_this", "polluted", "injected note", "evil.example/pay", "fixture profile", "Support team", "../../admin", "script", "nested"} {
