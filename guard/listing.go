@@ -157,7 +157,8 @@ func (q *question) inFiat(l *Listing) (amount *big.Rat, ok bool) {
 		return units, true
 	}
 	price := rational(l.Price)
-	if price == nil || !q.paysInKind(l) {
+	// At a price of nothing any amount would be worth too little to ask about.
+	if price == nil || price.Sign() <= 0 || !q.paysInKind(l) {
 		return nil, false
 	}
 	return units.Mul(units, price), true

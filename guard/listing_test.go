@@ -101,6 +101,9 @@ func TestAPaymentIsHeldToTheListingItIsFor(t *testing.T) {
 		"its worth at the fixed price, just enough":  {buysTether, "54.347827", tronUSDT, "allow", nil},
 		"its worth at a price that moves": {func(l *guard.Listing) { buysTether(l); l.Price = "" }, "100", tronUSDT, "review",
 			[]string{"listing_amount_out_of_range"}},
+		"its worth at a price of nothing": {func(l *guard.Listing) { buysTether(l); l.AmountMin, l.Price = "", "0" }, "100", tronUSDT, "review",
+			[]string{"listing_amount_out_of_range"}},
+		"the least is more than the most":          {func(l *guard.Listing) { l.AmountMin, l.AmountMax = "600", "50" }, "60", "EUR", "review", []string{"listing_amount_out_of_range"}},
 		"a coin of one chain":                      {func(l *guard.Listing) { l.Side, l.Price = "buy", "150" }, "1", "coin/XMR", "allow", nil},
 		"the poster sells what would be paid with": {func(l *guard.Listing) { l.AmountMin, l.AmountMax = "", "" }, "1", "coin/XMR", "review", []string{"listing_currency_mismatch"}},
 	} {
