@@ -117,6 +117,7 @@ func TestTheMarketIsSetUpCompletelyOrNotAtAll(t *testing.T) {
 		"an onion with a proxy":                   {[]string{"--toolset", "market", "--market-instance", "https://abc.onion", "--market-proxy", "socks5h://127.0.0.1:9050"}, nil, ""},
 		"a proxy that resolves names here":        {append(slices.Clone(both), "--market-proxy", "socks5://127.0.0.1:9050"), nil, "not of that form"},
 		"no bytes":                                {append(slices.Clone(both), "--market-max-body", "0"), nil, "--market-max-body takes a number of bytes of more than 0"},
+		"more bytes than there are":               {append(slices.Clone(both), "--market-max-body", "9223372036854775807"), nil, "and at most 67108864"},
 		"no time":                                 {append(slices.Clone(both), "--market-timeout", "0s"), nil, "--market-timeout takes a time of more than 0"},
 		"an opt-in that both give":                {append(slices.Clone(both), "--market-allow-private"), map[string]string{"MORPHIT_MCP_ALLOW_PRIVATE_INSTANCE": "1"}, ""},
 		"an opt-in that the environment denies":   {append(slices.Clone(both), "--market-allow-private"), map[string]string{"MORPHIT_MCP_ALLOW_PRIVATE_INSTANCE": "0"}, "only 1 means yes there"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/x509"
 	"slices"
 	"strings"
 	"time"
@@ -33,6 +34,7 @@ const (
 
 const (
 	defaultMarketBody    = 4 << 20
+	mostMarketBody       = 64 << 20 // four answers are read at once
 	defaultMarketTimeout = 10 * time.Second
 )
 
@@ -83,8 +85,8 @@ func (a *app) startMarket(o *serveOptions) error {
 		}
 		return nil // and the environment may be another server's
 	}
-	if m.maxBody <= 0 {
-		return usage("--market-max-body takes a number of bytes of more than 0, not %d", m.maxBody)
+	if m.maxBody <= 0 || m.maxBody > mostMarketBody {
+		return usage("--market-max-body takes a number of bytes of more than 0 and at most %d, not %d", mostMarketBody, m.maxBody)
 	}
 	if err := positive("market-timeout", m.timeout); err != nil {
 		return err
@@ -99,6 +101,10 @@ func (a *app) startMarket(o *serveOptions) error {
 	if err != nil {
 		return err
 	}
+	// The library reads the authorities when the first certificate comes, and keeps
+	// them. Where SSL_CERT_FILE names them, the process may have given that file up by
+	// then. What fails here fails again there, with an error for the question.
+	_, _ = x509.SystemCertPool()
 	m.client = client
 	o.listing = client.Recall
 	a.note("market: public offers are read from %s", strings.Join(client.Origins(), ", "))
