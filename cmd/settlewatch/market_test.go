@@ -148,6 +148,36 @@ var coreCalls = []string{
 	`get_review_status {"review_id":"r-0"}`, `get_headroom {}`, `release_hold {"hold_id":"h-0"}`,
 }
 
+// One variable for what clients send and what instances answer would make every
+// small limit of the first an instance nobody can read (market contract, section 6,
+// W15).
+func TestContract66WhatComesInAndWhatComesBackAreCappedApart(t *testing.T) {
+	s := offersAt(t)
+	var dials atomic.Int64
+	small := map[string]string{"MORPHIT_MCP_MAX_BODY_BYTES": "1000"}
+	args := []string{"--dir", t.TempDir(), "--toolset", "market", "--market-instance", s.URL, "--market-allow-private", "--market-allow-http"}
+	answers, _, said := exchange(t, marketEnv(small, &dials), args, "morphit_search_orders {}")
+	if answers["1"]["isError"] != nil {
+		t.Errorf("a limit of requests is one of answers: %v %s", answers["1"], said)
+	}
+	answers, _, said = exchange(t, marketEnv(nil, &dials), append(args, "--market-max-body", "1000"), "morphit_search_orders {}")
+	if answers["1"]["isError"] != true || !strings.Contains(fmt.Sprint(answers["1"]), "larger than 1000 bytes") {
+		t.Errorf("%v %s", answers["1"], said)
+	}
+	for name, c := range map[string]struct {
+		env  map[string]string
+		args []string
+		want int64
+	}{
+		"a limit of requests": {small, nil, 1000},
+		"a limit of answers":  {nil, []string{"--market-max-body", "1000"}, 256 << 10},
+	} {
+		if _, config, err := settings(t, c.env, append([]string{"--http", "127.0.0.1:0"}, c.args...)...); err != nil || config.MaxBody != c.want {
+			t.Errorf("%s: %d bytes of a request, %v", name, config.MaxBody, err)
+		}
+	}
+}
+
 // TestContract67WithoutTheMarketNobodyIsDialled counts what the standard library
 // would dial and resolve as well: whatever asks the network asks it there.
 func TestContract67WithoutTheMarketNobodyIsDialled(t *testing.T) {

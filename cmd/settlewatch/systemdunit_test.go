@@ -87,7 +87,7 @@ func TestAUnitIsNotPrintedForWhatItCannotServe(t *testing.T) {
 // section 1). systemd-analyze is part of systemd, which a developer's machine need not
 // have; the script of the CI installs it, so that there it is always asked. The two
 // defects themselves show in the text, and are looked for wherever this runs.
-func TestSystemdFindsNothingToSayOfTheUnit(t *testing.T) {
+func TestMarketContract69SystemdFindsNothingToSayOfTheUnit(t *testing.T) {
 	analyze, missing := exec.LookPath("systemd-analyze")
 	program := filepath.Join(t.TempDir(), "settlewatch")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
