@@ -141,7 +141,7 @@ func TestMarketContract64AHundredThousandClientsTakeNoMoreRoom(t *testing.T) {
 	}
 }
 
-// The same in connections (market contract, section 6, W12).
+// One address cannot take all connections (market contract, section 6, W12).
 func TestMarketContract65OneAddressCannotTakeAllConnections(t *testing.T) {
 	c := open()
 	var away atomic.Int64
