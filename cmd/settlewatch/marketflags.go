@@ -2,6 +2,8 @@ package main
 
 import (
 	"crypto/x509"
+	"io"
+	"log"
 	"slices"
 	"strings"
 	"time"
@@ -101,6 +103,9 @@ func (a *app) startMarket(o *serveOptions) error {
 	if err != nil {
 		return err
 	}
+	// The library tells the standard logger of answers nobody has asked for, in the
+	// words of who sent them. Nothing here speaks through it.
+	log.SetOutput(io.Discard)
 	// The library reads the authorities when the first certificate comes, and keeps
 	// them. Where SSL_CERT_FILE names them, the process may have given that file up by
 	// then. What fails here fails again there, with an error for the question.
