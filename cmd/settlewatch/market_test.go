@@ -123,6 +123,8 @@ func TestTheMarketIsSetUpCompletelyOrNotAtAll(t *testing.T) {
 		"no time":                                 {append(slices.Clone(both), "--market-timeout", "0s"), nil, "--market-timeout takes a time of more than 0"},
 		"an opt-in that both give":                {append(slices.Clone(both), "--market-allow-private"), map[string]string{"MORPHIT_MCP_ALLOW_PRIVATE_INSTANCE": "1"}, ""},
 		"an opt-in that the environment denies":   {append(slices.Clone(both), "--market-allow-private"), map[string]string{"MORPHIT_MCP_ALLOW_PRIVATE_INSTANCE": "0"}, "only 1 means yes there"},
+		"an opt-in that the flag denies":          {append(slices.Clone(both), "--market-allow-private=false"), map[string]string{"MORPHIT_MCP_ALLOW_PRIVATE_INSTANCE": "1"}, "only 1 means yes there"},
+		"no opt-in, twice":                        {append(slices.Clone(both), "--market-allow-private=false"), map[string]string{"MORPHIT_MCP_ALLOW_PRIVATE_INSTANCE": "0"}, ""},
 		"an opt-in by the environment":            {[]string{"--toolset", "market", "--market-instance", "https://127.0.0.1"}, map[string]string{"MORPHIT_MCP_ALLOW_PRIVATE_INSTANCE": "1"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,7 +24,8 @@ type marketOptions struct {
 	timeout                 time.Duration
 	proxy                   string
 
-	client *market.Client // once started; nil where the toolset is off
+	sets   []*pflag.FlagSet // that these flags are in
+	client *market.Client   // once started; nil where the toolset is off
 }
 
 // The toolset, and the environment of the server whose settings are taken over.
@@ -41,12 +42,18 @@ const (
 )
 
 func (o *marketOptions) flags(f *pflag.FlagSet) {
+	o.sets = append(o.sets, f)
 	f.StringArrayVar(&o.instances, "market-instance", nil, "market instance the toolset market asks, as https://HOST; may be given more than once, the first is the default")
 	f.BoolVar(&o.allowPrivate, "market-allow-private", false, "let --market-instance be on this machine or its network")
 	f.BoolVar(&o.allowHTTP, "market-allow-http", false, "let --market-instance be without TLS")
 	f.Int64Var(&o.maxBody, "market-max-body", defaultMarketBody, "bytes of an instance's answer")
 	f.DurationVar(&o.timeout, "market-timeout", defaultMarketTimeout, "how long an instance has to answer")
 	f.StringVar(&o.proxy, "market-proxy", "", "SOCKS proxy that leads to every instance, as socks5h://HOST:PORT; needed for .onion and .i2p")
+}
+
+// typed reports whether a flag is on the command line, with whatever value.
+func (o *marketOptions) typed(name string) bool {
+	return slices.ContainsFunc(o.sets, func(f *pflag.FlagSet) bool { return f.Changed(name) })
 }
 
 // given reports whether anything was said of the market on the command line.
@@ -67,12 +74,11 @@ func (o *marketOptions) fromEnvironment(getenv func(string) string) error {
 	}
 	if set := getenv(envAllowPrivate); strings.TrimSpace(set) != "" {
 		// Only this one word has ever meant yes.
-		switch yes := set == "1"; {
-		case o.allowPrivate && !yes:
+		yes := set == "1"
+		if o.typed("market-allow-private") && o.allowPrivate != yes {
 			return usage("--market-allow-private and %s are both set, and differ: only 1 means yes there", envAllowPrivate)
-		case yes:
-			o.allowPrivate = true
 		}
+		o.allowPrivate = yes
 	}
 	return nil
 }
