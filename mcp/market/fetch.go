@@ -318,11 +318,13 @@ func (f *fetcher) mayAsk(in *instance) error {
 func (f *fetcher) ask(in *instance, address string) (reply, error) {
 	ctx, cancel := context.WithTimeout(f.life, f.o.Timeout)
 	defer cancel()
-	select {
-	case f.slots <- struct{}{}:
-		defer func() { <-f.slots }()
-	case <-ctx.Done():
-		return reply{}, f.worded(ctx, in, ctx.Err())
+	for _, turns := range []chan struct{}{in.turns, f.slots} {
+		select {
+		case turns <- struct{}{}:
+			defer func() { <-turns }()
+		case <-ctx.Done():
+			return reply{}, f.worded(ctx, in, ctx.Err())
+		}
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

@@ -512,6 +512,29 @@ func TestNoMoreThanFourRequestsAreUnderWay(t *testing.T) {
 	}
 }
 
+func TestAnInstanceThatStallsLeavesTheOthersTheirTurn(t *testing.T) {
+	f, liar := newFake(t), newFake(t)
+	liar.on("/v1/orderbook", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	c, _ := f.client(func(o *Options) { o.Instances = append(o.Instances, liar.URL) })
+	ended, end := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	for i := range 3 * atOnce {
+		asking.Go(func() { _, _ = c.Search(ended, Search{Instance: liar.URL, MinTrades: i + 1}) })
+	}
+	for len(c.instances[1].turns) < cap(c.instances[1].turns) {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(20 * time.Millisecond) // whoever would take more has had the time to
+	soon, cancel := context.WithTimeout(t.Context(), defaultTimeout/2)
+	defer cancel()
+	if _, err := c.Search(soon, Search{Asset: "XMR"}); err != nil {
+		t.Errorf("while another instance stalls: %v", err)
+	}
+	end()
+	asking.Wait()
+	c.Close()
+}
+
 func TestAnInstanceThatAsksToBeLeftAloneIs(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int

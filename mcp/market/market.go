@@ -87,6 +87,9 @@ func New(o Options) (*Client, error) {
 	if len(c.instances) == 0 {
 		return nil, errcode.New(errcode.Usage, "name one with --market-instance https://HOST", "offer the toolset market: no instance is named, and none is built in")
 	}
+	for _, in := range c.instances {
+		in.turns = make(chan struct{}, max(atOnce/len(c.instances), 1))
+	}
 	var err error
 	if c.refs, err = simplelru.NewLRU[string, *guard.Listing](keptRefs, nil); err != nil {
 		return nil, err
