@@ -17,6 +17,9 @@ type waiver func(q *question, o *decision.Opened, now, then decision.Reason) boo
 
 // covers reports whether a review listed a rule and showed all that it sees now.
 func (q *question) covers(o *decision.Opened, waives waiver, now decision.Reason) bool {
+	if !q.sameListing(o) {
+		return false
+	}
 	i := slices.IndexFunc(o.Reasons, func(r decision.Reason) bool { return r.Rule == now.Rule })
 	return i >= 0 && waives(q, o, now, o.Reasons[i])
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/settlewatch/settlewatch/guard/canon"
+	"github.com/settlewatch/settlewatch/guard/decision"
 	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
@@ -160,7 +161,8 @@ func (q *question) inFiat(l *Listing) (amount *big.Rat, ok bool) {
 		return units, true
 	}
 	price := rational(l.Price)
-	if price == nil || !q.paysInKind(l) {
+	// At a price of nothing any amount would be worth too little to ask about.
+	if price == nil || price.Sign() <= 0 || !q.paysInKind(l) {
 		return nil, false
 	}
 	return units.Mul(units, price), true
@@ -245,6 +247,25 @@ func (q *question) listingText() []finding {
 
 // firstHex is enough of a digest to tell two versions of an offer apart.
 func firstHex(digest string) string { return plain.Clean(digest, 16) }
+
+// decidedOn are the facts of an offer that say what is paid for and on which terms.
+// How often its poster has traded since, and in which words, is for the rules.
+var decidedOn = []string{"listing", "listing_instance", "listing_offer", "listing_amounts", "listing_price"}
+
+// sameListing reports whether what is asked about is the offer that a review showed,
+// on the terms it showed. To the payment that is approved another offer of the same
+// poster, or none, would look the same.
+func (q *question) sameListing(o *decision.Opened) bool {
+	shown, now := map[string]string{}, map[string]string{}
+	for _, f := range o.Facts {
+		shown[f.Name] = f.Value
+	}
+	if shown["listing"] == "" {
+		return true
+	}
+	q.listingFacts(func(_, name, value string) { now[name] = plain.Clean(value, plain.Explanation) })
+	return !slices.ContainsFunc(decidedOn, func(name string) bool { return shown[name] != now[name] })
+}
 
 // listingFacts are what a person is shown of an offer, and what the log keeps of it.
 func (q *question) listingFacts(say func(origin, name, value string)) {

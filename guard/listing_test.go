@@ -101,6 +101,9 @@ func TestAPaymentIsHeldToTheListingItIsFor(t *testing.T) {
 		"its worth at the fixed price, just enough":  {buysTether, "54.347827", tronUSDT, "allow", nil},
 		"its worth at a price that moves": {func(l *guard.Listing) { buysTether(l); l.Price = "" }, "100", tronUSDT, "review",
 			[]string{"listing_amount_out_of_range"}},
+		"its worth at a price of nothing": {func(l *guard.Listing) { buysTether(l); l.AmountMin, l.Price = "", "0" }, "100", tronUSDT, "review",
+			[]string{"listing_amount_out_of_range"}},
+		"the least is more than the most":          {func(l *guard.Listing) { l.AmountMin, l.AmountMax = "600", "50" }, "60", "EUR", "review", []string{"listing_amount_out_of_range"}},
 		"a coin of one chain":                      {func(l *guard.Listing) { l.Side, l.Price = "buy", "150" }, "1", "coin/XMR", "allow", nil},
 		"the poster sells what would be paid with": {func(l *guard.Listing) { l.AmountMin, l.AmountMax = "", "" }, "1", "coin/XMR", "review", []string{"listing_currency_mismatch"}},
 	} {
@@ -226,6 +229,47 @@ func TestTheLogKeepsWhatAReviewReliedOn(t *testing.T) {
 	s.listings["l-1"] = was
 	if v := s.of(again); v.Decision != "allow" {
 		t.Errorf("the same listing: %s %q", v.Decision, rulesOf(v))
+	}
+}
+
+func TestAnApprovalIsForTheListingThatWasShown(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*guard.Listing) // nil: the reference is left out
+		want   string
+	}{
+		"the same":                      {func(*guard.Listing) {}, "allow"},
+		"one more trade":                {func(l *guard.Listing) { l.Trades, l.Digest = 11, strings.Repeat("cd", 32) }, "allow"},
+		"read again":                    {func(l *guard.Listing) { l.SeenAt = l.SeenAt.Add(time.Minute) }, "allow"},
+		"another one of the poster":     {func(l *guard.Listing) { l.Permlink = "xmr-sell-eur-0008" }, "review"},
+		"the same one of an instance":   {func(l *guard.Listing) { l.Instance = "https://other.example" }, "review"},
+		"other amounts, still in range": {func(l *guard.Listing) { l.AmountMax = "5000" }, "review"},
+		"another price":                 {func(l *guard.Listing) { l.Price = "900" }, "review"},
+		"another asset":                 {func(l *guard.Listing) { l.Asset = "BTC" }, "review"},
+		"another side":                  {func(l *guard.Listing) { l.Side = "buy" }, "review"},
+		"none":                          {nil, "review"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := market(t, func(l *guard.Listing) { l.Price = "150" })
+			ask := guard.Request{ListingRef: "l-1", Amount: "550.00", Asset: "EUR"}
+			v := s.of(ask)
+			if !slices.Equal(rulesOf(v), []string{"review_above"}) || v.ReviewID == "" {
+				t.Fatalf("%s %q", v.Decision, rulesOf(v))
+			}
+			s.decide("approved", v.ReviewID)
+			ask.ReviewID = v.ReviewID
+			if c.change == nil {
+				ask.ListingRef, ask.Counterparty = "", "morphit:orchard.lane"
+			} else {
+				l := *s.listings["l-1"]
+				c.change(&l)
+				s.listings["l-1"] = &l
+			}
+			if v := s.of(ask); v.Decision != c.want || !slices.Contains(rulesOf(v), map[string]string{"allow": "approved_by_human", "review": "review_above"}[c.want]) {
+				t.Errorf("%s by %q", v.Decision, rulesOf(v))
+			} else if c.want == "review" && (v.ReviewID == "" || v.ReviewID == ask.ReviewID) {
+				t.Errorf("nobody is asked about this one: review %q", v.ReviewID)
+			}
+		})
 	}
 }
 

@@ -243,7 +243,7 @@ func mustText(t *testing.T, r reply) string {
 	return r.Content[0].Text
 }
 
-func TestMessagesThatAreNoneAreRefusedOverHTTP(t *testing.T) {
+func TestMarketContract62MessagesThatAreNoneAreRefusedOverHTTP(t *testing.T) {
 	ran := false
 	traces := &fake{list: func(context.Context, ingest.Query) (*ingest.Page, error) {
 		ran = true

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"slices"
 	"sort"
 	"strings"
 
@@ -67,9 +68,13 @@ const (
 	actThere = "show this address to the person you work for: what is to be done is done there, by them"
 )
 
-// untrusted are the members whose text strangers have typed.
+// untrusted are the members whose text strangers have typed. A closed form is no
+// safety: words can be spelt in capitals, in slugs and in a cursor.
 var (
-	untrustedRow       = []string{"terms", "location_region", "specific_barter_title", "payment_methods", "price_model.kind", "account", "permlink"}
+	untrustedRow = []string{"terms", "location_region", "specific_barter_title", "payment_methods", "price_model.kind", "account", "permlink",
+		"asset", "fiat_currency", "accepted_assets"}
+	untrustedPage      = append(slices.Clip(untrustedRow), "next_cursor")
+	untrustedListing   = append(slices.Clip(untrustedRow), "status")
 	untrustedInstance  = []string{"origin", "operator_tag", "operator_display_name", "name", "tagline", "contact_url", "alt_networks", "status"}
 	untrustedMethod    = []string{"slug", "name", "category"}
 	untrustedDescribed = []string{"instance_display_name", "instance_tagline", "instance_contact", "instance_region"}
@@ -138,6 +143,9 @@ func pageJSON(p *market.Page, rows, terms int) []byte {
 	if p.NextCursor != "" {
 		o.text("next_cursor", p.NextCursor)
 	}
+	if p.CursorUnread {
+		o.flag("next_cursor_unreadable", true)
+	}
 	o.number("dropped_rows", int64(p.Dropped))
 	if left := len(p.Rows) - rows + p.LeftOut; left > 0 {
 		o.number("rows_left_out", int64(left))
@@ -146,7 +154,7 @@ func pageJSON(p *market.Page, rows, terms int) []byte {
 		o.number("terms_shortened", int64(terms))
 	}
 	o.way(p.Deeplink)
-	o.about(searchNote, p.Instance, untrustedRow)
+	o.about(searchNote, p.Instance, untrustedPage)
 	return o.close()
 }
 
@@ -164,7 +172,7 @@ func (s *service) getListing(ctx context.Context, a arguments) (answer, error) {
 	row.flag("publicly_listed", found.Row.Listed)
 	o.dst = row.close()
 	o.way(found.Deeplink)
-	o.about(listingNote, found.Instance, untrustedRow)
+	o.about(listingNote, found.Instance, untrustedListing)
 	return offered(o.close()), nil
 }
 

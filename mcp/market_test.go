@@ -393,8 +393,8 @@ func TestContract54To58TheToolsOverTheSamples(t *testing.T) {
 	t.Run("58: nothing hidden and nothing that was not asked for comes through", func(t *testing.T) {
 		r, _ := askOf(t, s, "morphit_search_orders", `{"asset":"DOGE"}`)
 		answer := members(t, s, "morphit_search_orders", `{"asset":"DOGE"}`)
-		if answer["dropped_rows"] != 4.0 || answer["next_cursor"] != nil {
-			t.Errorf("%v %v", answer["dropped_rows"], answer["next_cursor"])
+		if answer["dropped_rows"] != 4.0 || answer["next_cursor"] != nil || answer["next_cursor_unreadable"] != true {
+			t.Errorf("%v %v %v", answer["dropped_rows"], answer["next_cursor"], answer["next_cursor_unreadable"])
 		}
 		whole := string(r.Structured)
 		for _, word := range []string{"trust_this", "polluted", "injected note", "evil.example/pay", "fixture profile", "Support team", "../../admin", "script", "nested"} {
@@ -412,6 +412,65 @@ func TestContract54To58TheToolsOverTheSamples(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Whatever text of an instance an answer holds, it says that a stranger has typed it.
+func TestEveryTextOfAStrangerIsNamed(t *testing.T) {
+	st := newStand(t)
+	// What can hold words holds one that is easily found, in every closed form.
+	const row = `{"account":"evil.a","permlink":"evil-p","asset":"EVILA","side":"sell","fiat_currency":"EVILB","location_region":"evil","payment_methods":["evil"],"accepted_assets":["EVILC"],
+		"specific_barter_title":"evil","terms":"evil","price_model":{"kind":"evil"},"asset_network":"evil","status":"evil_status","fee_status":"evil","expires_at":"evil","is_new_trader":"evil"}`
+	st.says("/v1/orderbook", `{"items":[`+row+`],"next_cursor":"evil-cursor"}`)
+	st.says("/v1/orders/evil.a", `{"items":[`+row+`]}`)
+	st.says("/v1/instances", `{"instances":[{"origin":"https://evil.example","operator_tag":"evil","operator_display_name":"evil","name":"evil","tagline":"evil","contact_url":"https://evil.example",
+		"status":"evil","last_probed_at":"evil","chain_lag_sec":"evil","alt_networks":{"tor":"evil.onion","i2p_b32":"evil","i2p_name":"evil","lokinet":"evil"}}]}`)
+	st.says("/v1/instance/payment-methods", `{"additions":[{"key":"evil","name":"evil","category":"evil"}]}`)
+	st.says("/v1/instance", `{"name":"evil","tagline":"evil","contact_url":"https://evil.example","declared_region":"evil","disabled_assets":["EVIL"],"disabled_payment_methods":["evil"]}`)
+	s := marketAt(t, st.URL)
+	for tool, arguments := range map[string]string{
+		"morphit_search_orders": `{}`, "morphit_get_listing": `{"account":"evil.a","permlink":"evil-p"}`, "morphit_list_instances": `{"include_offline":true}`,
+		"morphit_list_payment_methods": `{}`, "morphit_describe": `{}`,
+	} {
+		answer := members(t, s, tool, arguments)
+		var named []string
+		for _, name := range answer["untrusted_fields"].([]any) {
+			named = append(named, name.(string))
+		}
+		found := 0
+		var look func(at []string, v any)
+		look = func(at []string, v any) {
+			switch v := v.(type) {
+			case string:
+				if !strings.Contains(strings.ToLower(v), "evil") {
+					return
+				}
+				found++
+				for i := range at { // by itself, or within what is named
+					for j := i + 1; j <= len(at); j++ {
+						if slices.Contains(named, strings.Join(at[i:j], ".")) {
+							return
+						}
+					}
+				}
+				t.Errorf("%s: %q in %s is not named", tool, v, strings.Join(at, "."))
+			case []any:
+				for _, e := range v {
+					look(at, e)
+				}
+			case map[string]any:
+				for name, e := range v {
+					// Ours; where it holds an account and a permlink they are of their form.
+					if name != "deeplink" && name != "handoff" {
+						look(append(slices.Clip(at), name), e)
+					}
+				}
+			}
+		}
+		look(nil, answer)
+		if found < 3 {
+			t.Errorf("%s: %d texts", tool, found)
+		}
+	}
 }
 
 func cleanTexts(t *testing.T, at string, v any) {

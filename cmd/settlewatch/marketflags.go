@@ -1,6 +1,9 @@
 package main
 
 import (
+	"crypto/x509"
+	"io"
+	"log"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +24,8 @@ type marketOptions struct {
 	timeout                 time.Duration
 	proxy                   string
 
-	client *market.Client // once started; nil where the toolset is off
+	sets   []*pflag.FlagSet // that these flags are in
+	client *market.Client   // once started; nil where the toolset is off
 }
 
 // The toolset, and the environment of the server whose settings are taken over.
@@ -33,16 +37,23 @@ const (
 
 const (
 	defaultMarketBody    = 4 << 20
+	mostMarketBody       = 64 << 20 // four answers are read at once
 	defaultMarketTimeout = 10 * time.Second
 )
 
 func (o *marketOptions) flags(f *pflag.FlagSet) {
+	o.sets = append(o.sets, f)
 	f.StringArrayVar(&o.instances, "market-instance", nil, "market instance the toolset market asks, as https://HOST; may be given more than once, the first is the default")
 	f.BoolVar(&o.allowPrivate, "market-allow-private", false, "let --market-instance be on this machine or its network")
 	f.BoolVar(&o.allowHTTP, "market-allow-http", false, "let --market-instance be without TLS")
 	f.Int64Var(&o.maxBody, "market-max-body", defaultMarketBody, "bytes of an instance's answer")
 	f.DurationVar(&o.timeout, "market-timeout", defaultMarketTimeout, "how long an instance has to answer")
 	f.StringVar(&o.proxy, "market-proxy", "", "SOCKS proxy that leads to every instance, as socks5h://HOST:PORT; needed for .onion and .i2p")
+}
+
+// typed reports whether a flag is on the command line, with whatever value.
+func (o *marketOptions) typed(name string) bool {
+	return slices.ContainsFunc(o.sets, func(f *pflag.FlagSet) bool { return f.Changed(name) })
 }
 
 // given reports whether anything was said of the market on the command line.
@@ -63,12 +74,11 @@ func (o *marketOptions) fromEnvironment(getenv func(string) string) error {
 	}
 	if set := getenv(envAllowPrivate); strings.TrimSpace(set) != "" {
 		// Only this one word has ever meant yes.
-		switch yes := set == "1"; {
-		case o.allowPrivate && !yes:
+		yes := set == "1"
+		if o.typed("market-allow-private") && o.allowPrivate != yes {
 			return usage("--market-allow-private and %s are both set, and differ: only 1 means yes there", envAllowPrivate)
-		case yes:
-			o.allowPrivate = true
 		}
+		o.allowPrivate = yes
 	}
 	return nil
 }
@@ -83,8 +93,8 @@ func (a *app) startMarket(o *serveOptions) error {
 		}
 		return nil // and the environment may be another server's
 	}
-	if m.maxBody <= 0 {
-		return usage("--market-max-body takes a number of bytes of more than 0, not %d", m.maxBody)
+	if m.maxBody <= 0 || m.maxBody > mostMarketBody {
+		return usage("--market-max-body takes a number of bytes of more than 0 and at most %d, not %d", mostMarketBody, m.maxBody)
 	}
 	if err := positive("market-timeout", m.timeout); err != nil {
 		return err
@@ -99,6 +109,13 @@ func (a *app) startMarket(o *serveOptions) error {
 	if err != nil {
 		return err
 	}
+	// The library tells the standard logger of answers nobody has asked for, in the
+	// words of who sent them. Nothing here speaks through it.
+	log.SetOutput(io.Discard)
+	// The library reads the authorities when the first certificate comes, and keeps
+	// them. Where SSL_CERT_FILE names them, the process may have given that file up by
+	// then. What fails here fails again there, with an error for the question.
+	_, _ = x509.SystemCertPool()
 	m.client = client
 	o.listing = client.Recall
 	a.note("market: public offers are read from %s", strings.Join(client.Origins(), ", "))

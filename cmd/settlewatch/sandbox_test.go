@@ -5,10 +5,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,11 +30,14 @@ type attempt struct {
 	Temp  string   // its directory for temporary files
 	Flags []string // of serve
 	Move  string   // a file to move aside between two checks
+	Trust string   // a file of certificate authorities
+	Ask   string   // a tool to call at the end
 
 	Said   string            // on stderr
 	Failed map[string]string // what was tried: why it failed, "" when it did not
 	Before []string          // decisions of checks before the files were restricted
 	After  []string          // and after
+	Answer string            // of the tool
 }
 
 // attempts runs a server in this process, as a host starts one, and then tries in the
@@ -44,6 +50,11 @@ func attempts() {
 	}
 	if err := os.Setenv("TMPDIR", try.Temp); err != nil {
 		panic(err)
+	}
+	if try.Trust != "" {
+		if err := os.Setenv("SSL_CERT_FILE", try.Trust); err != nil {
+			panic(err)
+		}
 	}
 	env := system()
 	env.sandbox = processSandbox()
@@ -92,6 +103,12 @@ func attempts() {
 	}
 	try.After = append(try.After, check())
 	try.Failed = tryAll(&try)
+	if try.Ask != "" {
+		fmt.Fprintf(requests, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":%q,"arguments":{}}}`+"\n", try.Ask)
+		if lines.Scan() {
+			try.Answer = lines.Text()
+		}
+	}
 	requests.Close()
 	if status := <-ended; status != 0 {
 		panic(fmt.Sprint("exit status ", status))
@@ -249,6 +266,28 @@ func TestARestrictedServerAnswersAndCanDoNothingElse(t *testing.T) {
 	log, err := os.ReadFile(filepath.Join(root, "guard", "decisions.ndjson"))
 	if n := bytes.Count(log, []byte(`"type":"`)); err != nil || n == 0 {
 		t.Errorf("the log has %d lines, %v:\n%s", n, err, log)
+	}
+}
+
+// Who an instance is can be told after the files are closed too, wherever the
+// authorities are named.
+func TestARestrictedServerStillReachesItsMarket(t *testing.T) {
+	root := recorded(t, "02-settle-timeout")
+	body, err := os.ReadFile(filepath.Join("..", "..", "testdata", "market", "orderbook-page-1.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) }))
+	defer s.Close()
+	trust := filepath.Join(t.TempDir(), "authorities.pem")
+	if err := os.WriteFile(trust, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := attempted(t, attempt{Root: root, Trust: trust, Ask: "morphit_search_orders",
+		Flags: []string{"--toolset", "trace,guard,market", "--market-instance", s.URL, "--market-allow-private"}})
+	a.want(t, append(outsideRuns, "start a program", "write a stray file", "read a stray file"), []string{"read a run", "connect"})
+	if !strings.Contains(a.Answer, "orchard.lane") {
+		t.Errorf("the market answers %s", a.Answer)
 	}
 }
 

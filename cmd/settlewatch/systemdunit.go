@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	_ "embed"
+	"net/netip"
+	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -73,6 +76,7 @@ func (a *app) runSystemdUnit(dir string, more []string) error {
 		"{{command}}", strings.Join(command, " "),
 		"{{review}}", "settlewatch review list --dir "+shellWord(dir)+" --guard-dir "+unitGuard,
 		"{{home}}", unitHome(dir),
+		"{{network}}", unitNetwork(o),
 	).Replace(unitText))
 	return nil
 }
@@ -86,6 +90,28 @@ func unitHome(dir string) string {
 		}
 	}
 	return "ProtectHome=yes"
+}
+
+// unitNetwork keeps the service on loopback, unless it is to dial: which addresses
+// instances and resolvers have is known to nobody beforehand. A proxy on loopback
+// dials in its place.
+func unitNetwork(o *serveOptions) string {
+	if slices.Contains(o.toolsets, marketToolset) && !onLoopback(o.market.proxy) {
+		return "# Network: the market toolset dials, so no address is closed here. The server itself\n" +
+			"# goes to the public addresses of its instances only."
+	}
+	return "# Network: loopback only. A server that is reached from other machines needs these two\n" +
+		"# lines changed.\nIPAddressDeny=any\nIPAddressAllow=localhost"
+}
+
+// onLoopback reports whether a URL names this machine.
+func onLoopback(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil {
+		return false
+	}
+	a, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() == "localhost" || err == nil && a.IsLoopback()
 }
 
 // unitWord spells one word of a unit file (systemd.syntax, systemd.service

@@ -40,6 +40,13 @@ var unitCases = []struct {
 		`ExecStart={{program}} serve --http 127.0.0.1:8124 --dir "/home/a b/50%%:$$HOME\"\\/.trace" --guard-dir /var/lib/settlewatch`,
 		`BindReadOnlyPaths="/home/a b/50%%\:$HOME\"\\/.trace"`,
 	}},
+	{"a market", []string{"--", "--toolset", "trace,guard,market", "--market-instance", "https://market.example"}, []string{
+		"ExecStart={{program}} serve --http 127.0.0.1:8124 --dir /srv/agent/.trace --guard-dir /var/lib/settlewatch --toolset trace,guard,market --market-instance https://market.example",
+		"# Network: the market toolset dials, so no address is closed here. The server itself",
+	}},
+	{"a market behind a proxy", []string{"--", "--toolset", "market", "--market-instance", "https://market.example", "--market-proxy", "socks5h://127.0.0.1:9050"}, []string{
+		"IPAddressDeny=any", "IPAddressAllow=localhost",
+	}},
 	{"more flags for the server", []string{"--", "--guard-config", "/etc/settlewatch/the policy.json", "--toolset=guard"}, []string{
 		`ExecStart={{program}} serve --http 127.0.0.1:8124 --dir /srv/agent/.trace --guard-dir /var/lib/settlewatch --guard-config "/etc/settlewatch/the policy.json" --toolset=guard`,
 	}},
@@ -65,6 +72,26 @@ func TestTheUnitSaysWhatWasAsked(t *testing.T) {
 	}
 }
 
+func TestAUnitStaysOnLoopbackUnlessItIsToDial(t *testing.T) {
+	market := []string{"--", "--toolset", "market", "--market-instance", "https://market.example"}
+	for name, c := range map[string]struct {
+		args   []string
+		closed bool
+	}{
+		"no market":              {nil, true},
+		"a market":               {market, false},
+		"a proxy on loopback":    {append(slices.Clip(market), "--market-proxy", "socks5h://[::1]:9050"), true},
+		"a proxy by name":        {append(slices.Clip(market), "--market-proxy", "socks5h://localhost:9050"), true},
+		"a proxy elsewhere":      {append(slices.Clip(market), "--market-proxy", "socks5h://10.0.0.7:9050"), false},
+		"a proxy that is no URL": {append(slices.Clip(market), "--market-proxy", "127.0.0.1:9050"), false},
+	} {
+		unit, errs, status := printUnit(t, "/usr/local/bin/settlewatch", c.args...)
+		if closed := strings.Contains(unit, "\nIPAddressDeny=any\nIPAddressAllow=localhost\n"); status != 0 || closed != c.closed {
+			t.Errorf("%s: closed %v, status %d %s", name, closed, status, errs)
+		}
+	}
+}
+
 func TestAUnitIsNotPrintedForWhatItCannotServe(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -87,7 +114,7 @@ func TestAUnitIsNotPrintedForWhatItCannotServe(t *testing.T) {
 // section 1). systemd-analyze is part of systemd, which a developer's machine need not
 // have; the script of the CI installs it, so that there it is always asked. The two
 // defects themselves show in the text, and are looked for wherever this runs.
-func TestSystemdFindsNothingToSayOfTheUnit(t *testing.T) {
+func TestMarketContract69SystemdFindsNothingToSayOfTheUnit(t *testing.T) {
 	analyze, missing := exec.LookPath("systemd-analyze")
 	program := filepath.Join(t.TempDir(), "settlewatch")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {

@@ -29,8 +29,9 @@ type Description struct {
 
 // about is what is read of the resource that describes an instance.
 type about struct {
-	name, tagline, contact, region  string
-	disabledAssets, disabledMethods []string
+	name, tagline, contact, region string
+	disabledAssets                 []string
+	disabledMethods                map[string]bool // as many as the instance likes
 }
 
 // Describe says what an instance is. One that does not answer is said not to.
@@ -70,6 +71,8 @@ func (c *Client) about(ctx context.Context, in *instance) (*about, error) {
 		tagline: f.text("tagline", plain.Detail),
 		contact: f.web("contact_url"),
 		region:  f.text("declared_region", maxRegion),
+
+		disabledMethods: map[string]bool{},
 	}
 	if a.name == "" { // the word of an older document
 		a.name = f.text("display_name", 64)
@@ -81,7 +84,7 @@ func (c *Client) about(ctx context.Context, in *instance) (*about, error) {
 	}
 	for n := range root.Get("disabled_payment_methods").Elements() {
 		if slug := textOf(n); slugForm.MatchString(slug) {
-			a.disabledMethods = append(a.disabledMethods, slug)
+			a.disabledMethods[slug] = true
 		}
 	}
 	return a, nil

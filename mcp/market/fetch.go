@@ -93,6 +93,9 @@ func newFetcher(o *Options) (*fetcher, error) {
 			MaxIdleConns:           atOnce,
 			IdleConnTimeout:        30 * time.Second,
 			MaxResponseHeaderBytes: maxHeader,
+			// A handshake may outlive the request it is for, and would keep its place
+			// among the connections for good.
+			TLSHandshakeTimeout: o.Timeout,
 		},
 	}
 	return f, nil
@@ -303,7 +306,8 @@ func (f *fetcher) mayAsk(in *instance) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	left := f.silent[in.origin].Sub(f.o.Now())
-	if left <= 0 {
+	// More than was ever granted is left only where the clock was put back.
+	if left <= 0 || left > maxSilence {
 		return nil
 	}
 	seconds := int64((left + time.Second - 1) / time.Second)
@@ -314,11 +318,13 @@ func (f *fetcher) mayAsk(in *instance) error {
 func (f *fetcher) ask(in *instance, address string) (reply, error) {
 	ctx, cancel := context.WithTimeout(f.life, f.o.Timeout)
 	defer cancel()
-	select {
-	case f.slots <- struct{}{}:
-		defer func() { <-f.slots }()
-	case <-ctx.Done():
-		return reply{}, f.worded(ctx, in, ctx.Err())
+	for _, turns := range []chan struct{}{in.turns, f.slots} {
+		select {
+		case turns <- struct{}{}:
+			defer func() { <-turns }()
+		case <-ctx.Done():
+			return reply{}, f.worded(ctx, in, ctx.Err())
+		}
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -397,6 +403,7 @@ func (f *fetcher) worded(ctx context.Context, in *instance, err error) error {
 		certificate *tls.CertificateVerificationError
 		authority   x509.UnknownAuthorityError
 		hostname    x509.HostnameError
+		slow        net.Error // a handshake, for one
 	)
 	switch {
 	case f.life.Err() != nil:
@@ -409,6 +416,8 @@ func (f *fetcher) worded(ctx context.Context, in *instance, err error) error {
 		why = "its name cannot be resolved"
 	case errors.As(err, &certificate), errors.As(err, &authority), errors.As(err, &hostname):
 		why = "its certificate cannot be trusted"
+	case errors.As(err, &slow) && slow.Timeout():
+		return f.late(in)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		why = "it refuses connections"
 	}

@@ -223,6 +223,56 @@ func TestWhoDoesNotAnswerInTimeIsCutOff(t *testing.T) {
 	})
 }
 
+// A handshake belongs to no request, so no deadline of one ends it.
+func TestHandshakesThatStallTakeNoConnectionForGood(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stalls atomic.Int64
+	stalls.Store(2 * atOnce)
+	real := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"items":[]}`) }))
+	real.Listener.Close()
+	real.Listener = stalling{l, &stalls}
+	real.Config.ErrorLog = log.New(io.Discard, "", 0)
+	real.StartTLS()
+	t.Cleanup(real.Close)
+	c, _ := newClient(t, func(o *Options) {
+		o.Instances, o.AllowPrivate, o.Timeout = []string{real.URL}, true, 100*time.Millisecond
+		o.roots = x509.NewCertPool()
+		o.roots.AddCert(real.Certificate())
+	})
+	for range 10 * atOnce {
+		if err = search(c); err == nil {
+			return
+		}
+		refusedAs(t, err, errcode.Market, "did not answer within 100ms")
+	}
+	t.Errorf("an instance that answers again is not reached again: %v", err)
+}
+
+// stalling accepts connections and lets some of them wait for ever.
+type stalling struct {
+	net.Listener
+	left *atomic.Int64
+}
+
+func (s stalling) Accept() (net.Conn, error) {
+	for {
+		conn, err := s.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if s.left.Add(-1) < 0 {
+			return conn, nil
+		}
+		go func() {
+			_, _ = io.Copy(io.Discard, conn) // until the other end has enough
+			conn.Close()
+		}()
+	}
+}
+
 func TestAnInstanceThatRefusesConnectionsIsNamed(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -462,6 +512,29 @@ func TestNoMoreThanFourRequestsAreUnderWay(t *testing.T) {
 	}
 }
 
+func TestAnInstanceThatStallsLeavesTheOthersTheirTurn(t *testing.T) {
+	f, liar := newFake(t), newFake(t)
+	liar.on("/v1/orderbook", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	c, _ := f.client(func(o *Options) { o.Instances = append(o.Instances, liar.URL) })
+	ended, end := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	for i := range 3 * atOnce {
+		asking.Go(func() { _, _ = c.Search(ended, Search{Instance: liar.URL, MinTrades: i + 1}) })
+	}
+	for len(c.instances[1].turns) < cap(c.instances[1].turns) {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(20 * time.Millisecond) // whoever would take more has had the time to
+	soon, cancel := context.WithTimeout(t.Context(), defaultTimeout/2)
+	defer cancel()
+	if _, err := c.Search(soon, Search{Asset: "XMR"}); err != nil {
+		t.Errorf("while another instance stalls: %v", err)
+	}
+	end()
+	asking.Wait()
+	c.Close()
+}
+
 func TestAnInstanceThatAsksToBeLeftAloneIs(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
@@ -506,9 +579,15 @@ func TestAnInstanceThatAsksToBeLeftAloneIs(t *testing.T) {
 	}
 	f := newFake(t)
 	other := newFake(t)
-	c, _ := f.client(func(o *Options) { o.Instances = append(o.Instances, other.URL) })
+	c, clock := f.client(func(o *Options) { o.Instances = append(o.Instances, other.URL) })
 	_, err := c.Search(t.Context(), Search{Asset: "BCH"})
 	refusedAs(t, err, errcode.Market, "call again in 17 seconds")
+	// A clock that is put back does not make minutes of it that nobody asked for.
+	clock.add(-24 * time.Hour)
+	if err := search(c); err != nil {
+		t.Errorf("a day earlier: %v", err)
+	}
+	clock.add(24 * time.Hour)
 	if _, err := c.Search(t.Context(), Search{Asset: "XMR", Instance: other.URL}); err != nil {
 		t.Errorf("another instance: %v", err)
 	}

@@ -23,6 +23,10 @@ type instance struct {
 	origin  string // scheme, host, port and path, without a slash at the end
 	host    string // lower case, no final dot, no brackets
 	overlay bool   // a name that only the proxy can reach
+
+	// turns are its share of the requests that may be under way: one that stalls
+	// must not keep the others waiting.
+	turns chan struct{}
 }
 
 // instanceURL is an example for hints.

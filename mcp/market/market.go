@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/settlewatch/settlewatch/assemble/jsjson"
 	"github.com/settlewatch/settlewatch/guard"
 	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/internal/plain"
@@ -86,6 +87,9 @@ func New(o Options) (*Client, error) {
 	if len(c.instances) == 0 {
 		return nil, errcode.New(errcode.Usage, "name one with --market-instance https://HOST", "offer the toolset market: no instance is named, and none is built in")
 	}
+	for _, in := range c.instances {
+		in.turns = make(chan struct{}, max(atOnce/len(c.instances), 1))
+	}
 	var err error
 	if c.refs, err = simplelru.NewLRU[string, *guard.Listing](keptRefs, nil); err != nil {
 		return nil, err
@@ -140,9 +144,11 @@ type Page struct {
 	Instance   string
 	Rows       []*Row
 	Dropped    int // elements that were no offers
-	LeftOut    int // offers beyond the limit, which next_cursor may not lead to
+	LeftOut    int // elements beyond the limit, which next_cursor may not lead to
 	NextCursor string
-	Deeplink   string
+	// CursorUnread: more follows, but what should lead there is no cursor.
+	CursorUnread bool
+	Deeplink     string
 }
 
 // maxToken is the most characters of a payment method in a filter; servers drop
@@ -195,15 +201,25 @@ func (c *Client) Search(ctx context.Context, s Search) (*Page, error) {
 	}
 	ctx, cancel := c.within(ctx)
 	defer cancel()
-	p := &Page{Instance: in.origin, Deeplink: in.searchLink(s)}
-	rows, next, dropped, err := c.rows(ctx, in, "/v1/orderbook", query, publicBook)
+	list, err := c.list(ctx, in, "/v1/orderbook", query)
 	if err != nil {
 		return nil, err
 	}
-	p.Rows, p.NextCursor, p.Dropped = rows, next, dropped
-	if len(p.Rows) > most {
-		p.LeftOut = len(p.Rows) - most
-		p.Rows = p.Rows[:most]
+	p := &Page{Instance: in.origin, Deeplink: in.searchLink(s), NextCursor: list.next, CursorUnread: list.unread}
+	for n := range list.elements.Elements() {
+		if len(p.Rows) == most { // neither read nor remembered, however many they are
+			p.LeftOut++
+			continue
+		}
+		r, ok := readRow(n, publicBook)
+		if !ok {
+			p.Dropped++
+			continue
+		}
+		if err := c.show(r, in, list.at); err != nil {
+			return nil, err
+		}
+		p.Rows = append(p.Rows, r)
 	}
 	return p, nil
 }
@@ -211,49 +227,57 @@ func (c *Client) Search(ctx context.Context, s Search) (*Page, error) {
 // maxLimit is the largest page servers give.
 const maxLimit = 100
 
-// rows reads one page of a list of offers.
-func (c *Client) rows(ctx context.Context, in *instance, path string, query url.Values, from book) (rows []*Row, next string, dropped int, err error) {
+// listed is one page of a list, its elements not yet read.
+type listed struct {
+	elements jsjson.Node
+	at       time.Time // it came
+	next     string
+	unread   bool // it goes on, at what is no cursor
+}
+
+func (c *Client) list(ctx context.Context, in *instance, path string, query url.Values) (*listed, error) {
 	reply, err := c.fetch.get(ctx, in, path, query)
 	if err != nil {
-		return nil, "", 0, err
+		return nil, err
 	}
 	root, err := document(in, reply.body)
 	if err != nil {
-		return nil, "", 0, err
+		return nil, err
 	}
-	all, err := list(in, root)
-	if err != nil {
-		return nil, "", 0, err
-	}
-	for n := range all.Elements() {
-		r, ok := readRow(n, from)
-		if !ok {
-			dropped++
-			continue
-		}
-		r.place(c.o.Now())
-		if err := c.remember(r, in, reply.at); err != nil {
-			return nil, "", 0, err
-		}
-		rows = append(rows, r)
-	}
-	return rows, cursorOf(root), dropped, nil
+	l := &listed{at: reply.at}
+	l.next, l.unread = cursorOf(root)
+	l.elements, err = list(in, root)
+	return l, err
 }
 
-// remember keeps an offer for the guard, as old as the reply it came in.
-func (c *Client) remember(r *Row, in *instance, at time.Time) error {
+// show makes an offer ready to be shown and remembers it for the guard, as old as
+// the reply it came in. Only what is shown is: an instance that sends more than it
+// was asked for must not push out what others have sent. Of readings that contradict
+// each other the newest is the one that counts.
+func (c *Client) show(r *Row, in *instance, at time.Time) error {
+	r.place(c.o.Now())
 	l, err := r.seen(in.origin, at)
 	if err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for _, known := range c.refs.Values() {
+		if !contradicts(known, l) {
+			continue
+		}
+		if known.SeenAt.After(at) {
+			return nil
+		}
+		c.refs.Remove(refOf(known.Digest))
+	}
 	c.refs.Add(r.Ref, l)
 	return nil
 }
 
-// Recall is the offer a listing_ref stands for: nil when it was never shown here,
-// too many were shown since, or it was shown too long ago. It asks nobody.
+// Recall is the offer a listing_ref stands for: nil when it was never shown here, too
+// many were shown since, it was shown too long ago, or its instance has contradicted
+// it since. It asks nobody.
 func (c *Client) Recall(ref string) *guard.Listing {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -292,20 +316,31 @@ func (c *Client) Listing(ctx context.Context, name, account, permlink string) (*
 	query := url.Values{"limit": {strconv.Itoa(maxLimit)}}
 	walked := map[string]bool{}
 	for range maxPages {
-		rows, next, _, err := c.rows(ctx, in, "/v1/orders/"+account, query, ownersView)
+		list, err := c.list(ctx, in, "/v1/orders/"+account, query)
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range rows {
-			if r.Account == account && r.Permlink == permlink {
-				return &Found{Instance: in.origin, Row: r, Deeplink: in.listingLink(account, permlink)}, nil
+		for n := range list.elements.Elements() {
+			if textOf(n.Get("account")) != account || textOf(n.Get("permlink")) != permlink {
+				continue
 			}
+			r, ok := readRow(n, ownersView)
+			if !ok {
+				continue
+			}
+			if err := c.show(r, in, list.at); err != nil {
+				return nil, err
+			}
+			return &Found{Instance: in.origin, Row: r, Deeplink: in.listingLink(account, permlink)}, nil
 		}
-		if next == "" || walked[next] {
+		if list.unread {
+			return nil, misread(in, "its list goes on at what is no cursor")
+		}
+		if list.next == "" || walked[list.next] {
 			break
 		}
-		walked[next] = true
-		query.Set("cursor", next)
+		walked[list.next] = true
+		query.Set("cursor", list.next)
 	}
 	return nil, errcode.New(errcode.ListingNotFound, "morphit_search_orders lists what can be found now", "find the listing %s of the account %s at %s: it is not among the newest of the account", permlink, account, in.origin)
 }

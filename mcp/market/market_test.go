@@ -228,17 +228,24 @@ func TestTheListOfAnAccountIsReadTenPagesFarAndNoCircle(t *testing.T) {
 	if pages != maxPages {
 		t.Errorf("%d pages", pages)
 	}
-	for cursor, want := range map[string]int{"same": 2, `\"><script>`: 1, "": 1, strings.Repeat("c", 513): 1} {
+	for cursor, want := range map[string]struct {
+		pages int
+		code  errcode.Code
+	}{
+		`"same"`: {2, errcode.ListingNotFound}, `""`: {1, errcode.ListingNotFound}, `null`: {1, errcode.ListingNotFound},
+		// More follows, so nobody can say that it is not there.
+		`"\"><script>"`: {1, errcode.Market}, `"` + strings.Repeat("c", 513) + `"`: {1, errcode.Market}, `7`: {1, errcode.Market}, `{}`: {1, errcode.Market},
+	} {
 		pages = 0
 		f.on("/v1/orders/busyshop", func(w http.ResponseWriter, _ *http.Request) {
 			pages++
-			io.WriteString(w, `{"items":[],"next_cursor":"`+cursor+`"}`)
+			io.WriteString(w, `{"items":[],"next_cursor":`+cursor+`}`)
 		})
 		clock.add(time.Minute)
 		_, err := c.Listing(t.Context(), "", "busyshop", "wanted")
-		refusedAs(t, err, errcode.ListingNotFound)
-		if pages != want {
-			t.Errorf("cursor %q: %d pages, want %d", cursor, pages, want)
+		refusedAs(t, err, want.code)
+		if pages != want.pages {
+			t.Errorf("cursor %s: %d pages, want %d", cursor, pages, want.pages)
 		}
 	}
 }
@@ -260,8 +267,8 @@ func TestContract58WhatAStrangerSendsIsCleanedCappedAndListed(t *testing.T) {
 			}
 		}
 	}
-	if p.NextCursor != "" {
-		t.Errorf("the cursor is %q", p.NextCursor)
+	if p.NextCursor != "" || !p.CursorUnread {
+		t.Errorf("the cursor is %q, unreadable: %v", p.NextCursor, p.CursorUnread)
 	}
 	if by["mallory-1"].Changed != nil {
 		t.Errorf("plain text was changed: %v", by["mallory-1"].Changed)
@@ -415,6 +422,156 @@ func TestAPageIsNoLongerThanAsked(t *testing.T) {
 	}
 	if p := mustSearch(t, c, Search{}); len(p.Rows) != 100 || p.LeftOut != 50 {
 		t.Errorf("%d rows, %d left out", len(p.Rows), p.LeftOut)
+	}
+}
+
+func TestWhatWasNotAskedForPushesNothingOut(t *testing.T) {
+	f, liar := newFake(t), newFake(t)
+	c, _ := newClient(t, func(o *Options) {
+		o.Instances, o.AllowPrivate, o.AllowHTTP = []string{f.URL, liar.URL}, true, true
+	})
+	honest := mustSearch(t, c, Search{Asset: "XMR"}).Rows[0].Ref
+	row := func(account string, i int) string {
+		return fmt.Sprintf(`{"account":%q,"permlink":"p-%d","asset":"BTC","side":"buy","status":"live","fee_status":"verified"}`, account, i)
+	}
+	var rows []string
+	for i := range 2 * keptRefs {
+		rows = append(rows, row("abc", i))
+	}
+	body := `{"items":[` + strings.Join(rows, ",") + `]}`
+	liar.says("/v1/orderbook", body)
+	liar.says("/v1/orders/abc", body)
+	p := mustSearch(t, c, Search{Instance: liar.URL, Limit: 3})
+	if len(p.Rows) != 3 || p.LeftOut != 2*keptRefs-3 || c.Recall(p.Rows[0].Ref) == nil {
+		t.Errorf("%d rows, %d left out, the first is remembered: %v", len(p.Rows), p.LeftOut, c.Recall(p.Rows[0].Ref) != nil)
+	}
+	last, err := c.Listing(t.Context(), liar.URL, "abc", fmt.Sprintf("p-%d", 2*keptRefs-1))
+	if err != nil || c.Recall(last.Row.Ref) == nil {
+		t.Errorf("%+v, %v", last, err)
+	}
+	if c.Recall(honest) == nil {
+		t.Error("an instance that sends more than it was asked for makes the offers of another unknown")
+	}
+}
+
+func TestOfTwoReadingsThatContradictEachOtherTheNewestCounts(t *testing.T) {
+	const row = `{"account":"abc","permlink":"a","asset":"USDT","asset_network":"trc20","side":"buy","fiat_currency":"EUR","amount_min":5,"amount_max":9,"price_model":{"kind":"fixed","price":1},` +
+		`"status":"live","fee_status":"verified","expires_at":"2027-01-01T00:00:00Z","trade_count":3,"terms":"x"}`
+	book := func(rows ...string) string { return `{"items":[` + strings.Join(rows, ",") + `]}` }
+	for name, x := range map[string]struct {
+		old, new string
+		stale    bool
+	}{
+		"it was cancelled":             {`"live"`, `"cancelled"`, true},
+		"its fee was taken back":       {`"verified"`, `"pending_external"`, true},
+		"it has expired":               {"2027", "2025", true},
+		"its end is not said any more": {`"2027-01-01T00:00:00Z"`, `null`, true},
+		"another currency":             {`"EUR"`, `"USD"`, true},
+		"the least is more":            {`_min":5`, `_min":6`, true},
+		"the most is less":             {`_max":9`, `_max":8`, true},
+		"another price":                {`"price":1`, `"price":2`, true},
+		"another side":                 {`"buy"`, `"sell"`, true},
+		"another asset":                {`"USDT"`, `"USDC"`, true},
+		"another network":              {`"trc20"`, `"erc20"`, true},
+		"the network is not said":      {`"asset_network":"trc20",`, ``, false}, // lists of accounts leave it out
+		"other words":                  {`"x"`, `"y"`, false},
+		"one more trade":               {`:3,`, `:4,`, false},
+		"another offer":                {`"a"`, `"b"`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			c, clock := f.client(nil)
+			f.says("/v1/orderbook", book(row))
+			before := mustSearch(t, c, Search{}).Rows[0].Ref
+			changed := strings.Replace(row, x.old, x.new, 1)
+			f.says("/v1/orders/abc", book(changed))
+			clock.add(time.Second)
+			permlink := "a"
+			if x.new == `"b"` {
+				permlink = "b"
+			}
+			found, err := c.Listing(t.Context(), "", "abc", permlink)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if stale := c.Recall(before) == nil; stale != x.stale || c.Recall(found.Row.Ref) == nil {
+				t.Errorf("what was read first is stale: %v, what was read last: %v", stale, c.Recall(found.Row.Ref) == nil)
+			}
+			// A reply that was kept is older, whenever it is shown again.
+			again := mustSearch(t, c, Search{}).Rows[0].Ref
+			if stale := c.Recall(again) == nil; again != before || stale != x.stale || c.Recall(found.Row.Ref) == nil {
+				t.Errorf("shown again from what is kept: stale %v", stale)
+			}
+		})
+	}
+	t.Run("both on one page", func(t *testing.T) {
+		f := newFake(t)
+		c, _ := f.client(nil)
+		f.says("/v1/orderbook", book(row, strings.Replace(row, `_max":9`, `_max":900`, 1)))
+		rows := mustSearch(t, c, Search{}).Rows
+		if len(rows) != 2 || c.Recall(rows[0].Ref) != nil || c.Recall(rows[1].Ref) == nil {
+			t.Errorf("%d rows; more than one of them can be paid for", len(rows))
+		}
+	})
+	t.Run("what another instance says contradicts nothing", func(t *testing.T) {
+		f, liar := newFake(t), newFake(t)
+		c, _ := newClient(t, func(o *Options) {
+			o.Instances, o.AllowPrivate, o.AllowHTTP = []string{f.URL, liar.URL}, true, true
+		})
+		f.says("/v1/orderbook", book(row))
+		liar.says("/v1/orderbook", book(strings.Replace(row, `"live"`, `"cancelled"`, 1)))
+		ref := mustSearch(t, c, Search{}).Rows[0].Ref
+		mustSearch(t, c, Search{Instance: liar.URL})
+		if c.Recall(ref) == nil {
+			t.Error("an instance makes the offers of another stale")
+		}
+	})
+}
+
+func TestInstantsAreOfThisTimeOrNone(t *testing.T) {
+	for text, want := range map[string]string{
+		"1970-01-01T00:00:00Z": "1970-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z": "9999-12-31T23:59:59.999Z", "2026-11-29T13:00:00+01:00": "2026-11-29T12:00:00.000Z",
+		"0001-01-01T00:00:00Z": "", "0000-01-01T00:00:00+23:59": "", "1969-12-31T23:59:59Z": "", "1970-01-01T00:00:00+01:00": "", "9999-12-31T23:59:59-23:59": "", "10000-01-01T00:00:00Z": "",
+	} {
+		var doc jsjson.Doc
+		if err := doc.Parse([]byte(`{"account":"abc","permlink":"a","asset":"BTC","side":"buy","status":"live","expires_at":"` + text + `"}`)); err != nil {
+			t.Fatal(err)
+		}
+		r, ok := readRow(doc.Root(), publicBook)
+		if !ok {
+			t.Fatal(text)
+		}
+		r.place(noon)
+		l, err := r.seen("https://market.example", noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.ExpiresAt != want || slices.Contains(r.Changed, "expires_at") != (want == "") || want == "" && (r.Listed || !l.ExpiryUnread) {
+			t.Errorf("%s is %q, changed %v, listed %v, unread %v", text, r.ExpiresAt, r.Changed, r.Listed, l.ExpiryUnread)
+		}
+	}
+}
+
+// What an instance sends is gone through once, else four megabytes of it keep a
+// machine busy long after the time for an answer is over.
+func TestLongListsOfMethodsAreNotComparedEachWithEach(t *testing.T) {
+	const n = 30_000
+	f := newFake(t)
+	var additions, disabled []string
+	for i := range n {
+		additions = append(additions, fmt.Sprintf(`{"key":"m%d"}`, i))
+		disabled = append(disabled, fmt.Sprintf(`"@instance:n%d"`, i))
+	}
+	f.says("/v1/instance/payment-methods", `{"additions":[`+strings.Join(additions, ",")+`]}`)
+	f.says("/v1/instance", `{"disabled_payment_methods":[`+strings.Join(append(disabled, `"m7"`), ",")+`]}`)
+	c, _ := f.client(nil)
+	began := time.Now()
+	m, err := c.PaymentMethods(t.Context(), "")
+	if err != nil || len(m.Methods) != len(common)+n || !m.Methods[len(common)+7].Disabled || m.Methods[len(common)+8].Disabled {
+		t.Fatalf("%d methods, %v", len(m.Methods), err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %s", took)
 	}
 }
 

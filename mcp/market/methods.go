@@ -98,7 +98,7 @@ func (c *Client) PaymentMethods(ctx context.Context, name string) (*Methods, err
 		return m, nil
 	}
 	for i := range m.Methods {
-		m.Methods[i].Disabled = slices.Contains(about.disabledMethods, m.Methods[i].Slug)
+		m.Methods[i].Disabled = about.disabledMethods[m.Methods[i].Slug]
 	}
 	return m, nil
 }

@@ -63,13 +63,21 @@ var (
 // maxPermlink is how long a permlink may be on the chain.
 const maxPermlink = 32
 
-// cursorOf is where a list goes on; "" at its end, or where what stands there could
-// be anything but a cursor.
-func cursorOf(root jsjson.Node) string {
-	if text := textOf(root.Get("next_cursor")); cursorForm.MatchString(text) {
-		return text
+// cursorOf is where a list goes on, "" at its end. unread says that it goes on at
+// what could be anything but a cursor, which is not its end.
+func cursorOf(root jsjson.Node) (cursor string, unread bool) {
+	n := root.Get("next_cursor")
+	if text := textOf(n); cursorForm.MatchString(text) {
+		return text, false
 	}
-	return ""
+	switch n.Kind() {
+	case jsjson.Absent, jsjson.Null:
+		return "", false
+	case jsjson.String:
+		return "", len(n.Text()) > 0
+	default:
+		return "", true
+	}
 }
 
 // textOf is the text of a node as it came, "" for other kinds.
@@ -173,6 +181,13 @@ func (f *fields) flag(name string) *bool {
 	return &v
 }
 
+// Years an instant can be of. What lies before is the zero of some program, and
+// would read as no end at all; what lies behind has no spelling of this form.
+const (
+	firstYear = 1970
+	lastYear  = 9999
+)
+
 // time is an instant in one spelling, "" where there is none.
 func (f *fields) time(name string) string {
 	n, ok := f.there(name)
@@ -180,11 +195,11 @@ func (f *fields) time(name string) string {
 		return ""
 	}
 	at, err := time.Parse(time.RFC3339Nano, textOf(n))
-	if err != nil {
+	if at = at.UTC(); err != nil || at.Year() < firstYear || at.Year() > lastYear {
 		f.note(name)
 		return ""
 	}
-	return at.UTC().Format("2006-01-02T15:04:05.000Z")
+	return at.Format("2006-01-02T15:04:05.000Z")
 }
 
 // decimal is an exact number within bounds as decimal text, "" where there is none.

@@ -206,8 +206,12 @@ func (f *fields) methods() []string {
 	}
 	var all []string
 	add := func(text string) {
+		if len(all) == maxMethods { // what comes then is not looked at, however much it is
+			f.note(name)
+			return
+		}
 		text = f.cleaned(name, text, maxTerms)
-		if text = strings.TrimSpace(text); text == "" || len([]rune(text)) > maxMethod || len(all) == maxMethods {
+		if text = strings.TrimSpace(text); text == "" || len([]rune(text)) > maxMethod {
 			f.note(name)
 			return
 		}
@@ -270,6 +274,27 @@ func (r *Row) ends() (at time.Time, ok bool) {
 // make two offers of one.
 const refLength = 40
 
+func refOf(digest string) string { return "l-" + digest[:refLength] }
+
+// contradicts reports whether two readings of one offer at one instance cannot both
+// be true now: they differ in whether it is to be paid for, in what or for how much.
+// What an account shows of itself has fewer members than the book, so what is not
+// said of the network contradicts nothing.
+func contradicts(a, b *guard.Listing) bool {
+	if a.Instance != b.Instance || a.Account != b.Account || a.Permlink != b.Permlink {
+		return false
+	}
+	type terms struct {
+		status, side, asset, fiat, least, most, price string
+		paid, unread                                  bool
+		ends                                          int64
+	}
+	of := func(l *guard.Listing) terms {
+		return terms{l.Status, l.Side, l.Asset, l.Fiat, l.AmountMin, l.AmountMax, l.Price, l.FeeVerified, l.ExpiryUnread, l.ExpiresAt.Unix()}
+	}
+	return of(a) != of(b) || a.Network != b.Network && a.Network != "" && b.Network != ""
+}
+
 // seen gives the offer its listing_ref and what the guard will rely on: the digest
 // of its canonical allowlisted form and of the instance that showed it (market
 // contract, section 7).
@@ -282,7 +307,7 @@ func (r *Row) seen(origin string, at time.Time) (*guard.Listing, error) {
 		return nil, err
 	}
 	digest := canon.Sum(text)
-	r.Ref = "l-" + digest[:refLength]
+	r.Ref = refOf(digest)
 	ends, ok := r.ends()
 	l := &guard.Listing{
 		Digest: digest, Instance: origin, Account: r.Account, Permlink: r.Permlink,

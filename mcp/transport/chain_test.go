@@ -166,8 +166,8 @@ func TestMethodsAndPaths(t *testing.T) {
 	}
 }
 
-// Market contract, test 68.
-func TestTheMediaTypeIsParsed(t *testing.T) {
+// What a browser may send with no question beforehand is no JSON.
+func TestMarketContract68TheMediaTypeIsParsed(t *testing.T) {
 	s := start(t, open(), echo)
 	for kind, status := range map[string]int{
 		"application/json": 200, "Application/JSON": 200, "application/json; charset=utf-8": 200, `application/json;charset="UTF-8"`: 200, "application/json; x=y": 200, " application/json ": 200,

@@ -14,9 +14,8 @@ import (
 	"github.com/settlewatch/settlewatch/internal/errcode"
 )
 
-// Market contract, test 59: what an address looks like decides nothing, what it
-// is does.
-func TestWhichAddressesMayBeBound(t *testing.T) {
+// What an address looks like decides nothing, what it is does.
+func TestMarketContract59WhichAddressesMayBeBound(t *testing.T) {
 	const none, remote, public = 0, 1, 2
 	for addr, least := range map[string]int{
 		"127.0.0.1:8124": none, "127.255.255.254:1": none, "localhost:8124": none, "LOCALHOST:0": none, "[::1]:8124": none,

@@ -89,9 +89,9 @@ func TestAClientIsLimitedAndToldForHowLong(t *testing.T) {
 	}
 }
 
-// Market contract, W11 and test 64: what is kept of clients does not grow with
-// their number, and neither does the time a request takes.
-func TestAHundredThousandClientsTakeNoMoreRoom(t *testing.T) {
+// What is kept of clients does not grow with their number, and neither does the time
+// a request takes (market contract, section 6, W11).
+func TestMarketContract64AHundredThousandClientsTakeNoMoreRoom(t *testing.T) {
 	c := open()
 	c.TrustedProxies = []string{"127.0.0.1"}
 	s, err := Listen(context.Background(), c)
@@ -141,8 +141,8 @@ func TestAHundredThousandClientsTakeNoMoreRoom(t *testing.T) {
 	}
 }
 
-// Market contract, W12 and test 65: one address cannot take all connections.
-func TestOneAddressCannotTakeAllConnections(t *testing.T) {
+// One address cannot take all connections (market contract, section 6, W12).
+func TestMarketContract65OneAddressCannotTakeAllConnections(t *testing.T) {
 	c := open()
 	var away atomic.Int64
 	c.Answered = func(a Answer) {
@@ -271,7 +271,7 @@ func TestARefusalDoesNotWaitForItsBody(t *testing.T) {
 
 // Slow clients are cut when their time is over, and within a second of it
 // (transport contract, section 4).
-func TestSlowClientsAreCut(t *testing.T) {
+func TestMarketContract65SlowClientsAreCut(t *testing.T) {
 	c := open()
 	c.Timeouts = Timeouts{Header: 300 * time.Millisecond, Body: 600 * time.Millisecond, Write: 900 * time.Millisecond, Idle: 450 * time.Millisecond}
 	c.MaxConnsPerClient = 20

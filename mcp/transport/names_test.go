@@ -60,8 +60,8 @@ func FuzzNamesAreStable(f *testing.F) {
 	})
 }
 
-// Market contract, test 63: who is counted is decided by who is trusted.
-func TestTheClientIsTheRightmostHopThatIsNotTrusted(t *testing.T) {
+// Who is counted is decided by who is trusted.
+func TestMarketContract63TheClientIsTheRightmostHopThatIsNotTrusted(t *testing.T) {
 	c := open()
 	c.TrustedProxies = []string{"10.0.0.0/8", "192.168.7.7", "fd00::/8"}
 	p, err := c.check()
