@@ -819,3 +819,41 @@ func withoutScripts(t *testing.T, browser context.Context) {
 		t.Error("scripts ran")
 	}
 }
+
+// month is a month of an agent's purchases, as seen from a moment.
+func month(now time.Time) map[string][]bought {
+	shops := []struct {
+		host, path, payTo string
+		amount            int64
+	}{
+		{"weather.example", "/v1/forecast?city=Oslo", "0x5b1e6f0d2c9a48e7b3d4f1a07c6e92d8b05f3a41", 50_000},
+		{"maps.example", "/v2/route", "0x1c7d35e9b02f84a6d5318ce90b7fa264e8d10c93", 20_000},
+		{"reports.example", "/v1/company/acme", "0x9c4d27e8a1f05b63d9e2708c4fb6a3510de7c982", 400_000},
+		{"speech.example", "/v1/transcribe", "0xa3f018d7c5e94b26907d1f3be84c06a5d7e2b914", 120_000},
+		{"images.example", "/render", "0x60d9ab4f7c13e8250f96ad3b8e7c41d29a05bf38", 250_000},
+	}
+	runs := map[string][]bought{}
+	day := now.UTC().Truncate(24 * time.Hour)
+	n := 0
+	for d := 29; d >= 0; d-- {
+		at := day.AddDate(0, 0, -d).Add(20 * time.Minute)
+		run := fmt.Sprint(at.UnixMilli())
+		for i := range 3 + (d*7+d*d)%9 {
+			s := shops[(d*3+i*i)%len(shops)]
+			n++
+			p := bought{id: fmt.Sprintf("%08x-7c3e-4a80-95d1-%012x", 0x4f9d1b26+n*7919, n), url: "https://" + s.host + s.path, payTo: s.payTo, amount: fmt.Sprint(s.amount),
+				at: at.Add(time.Duration(i) * 7 * time.Minute), ends: "settled", took: time.Duration(900+(n*n*131)%4200) * time.Millisecond, description: "Bought every day"}
+			switch {
+			case n%29 == 0:
+				p.ends = "silent"
+			case n%23 == 0:
+				p.ends = "declined"
+			}
+			if p.at.After(now) {
+				continue
+			}
+			runs[run] = append(runs[run], p)
+		}
+	}
+	return runs
+}

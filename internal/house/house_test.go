@@ -167,7 +167,7 @@ var allowed = map[string][]string{
 		"syscall"}, // to tell a shortage of descriptors from a file that cannot be read
 	"ingest/event":     {},
 	"internal/errcode": {},
-	"internal/metrics": {"github.com/prometheus/client_golang/prometheus", "github.com/prometheus/client_golang/prometheus/promhttp", "golang.org/x/net/netutil",
+	"internal/metrics": {"github.com/VictoriaMetrics/metrics", "golang.org/x/net/netutil",
 		"net", "net/http"}, // to listen
 	"internal/plain":    {"golang.org/x/text/unicode/norm", "golang.org/x/text/width"},
 	"internal/safefile": {"github.com/google/renameio/v2", "golang.org/x/sys/unix", "syscall"},

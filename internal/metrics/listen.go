@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
 )
 
@@ -38,12 +38,13 @@ type Server struct {
 }
 
 const (
-	readTime  = 5 * time.Second
-	writeTime = 2 * scrapeTime
-	idleTime  = time.Minute
-	closeTime = time.Second
-	maxHeader = 8 << 10
-	maxConns  = 8
+	readTime   = 5 * time.Second
+	writeTime  = 2 * scrapeTime
+	idleTime   = time.Minute
+	closeTime  = time.Second
+	maxHeader  = 8 << 10
+	maxConns   = 8
+	maxScrapes = 2 // at a time
 )
 
 // Listen shows the Set at an address that Address gave.
@@ -81,7 +82,7 @@ func (s *Server) Close() {
 }
 
 func (s *Set) handler() http.Handler {
-	show := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2, ErrorHandling: promhttp.HTTPErrorOnError})
+	asked := make(chan struct{}, maxScrapes)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -95,7 +96,16 @@ func (s *Set) handler() http.Handler {
 			w.Header().Set("Allow", "GET, HEAD")
 			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 		default:
-			show.ServeHTTP(w, r)
+			select {
+			case asked <- struct{}{}:
+				defer func() { <-asked }()
+				var b bytes.Buffer
+				s.write(&b)
+				w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+				_, _ = w.Write(b.Bytes()) // who scrapes sees what is missing
+			default:
+				http.Error(w, "others are scraping", http.StatusServiceUnavailable)
+			}
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/VictoriaMetrics/metrics"
 )
 
 func full(context.Context) Reading {
@@ -41,6 +41,7 @@ func scraped(t *testing.T, s *Set) []string {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
+	slices.Sort(lines)
 	return lines
 }
 
@@ -120,20 +121,28 @@ func TestNoWordOfAStrangerBecomesALabel(t *testing.T) {
 	}
 }
 
-func TestTheGlobalRegistryOfTheLibraryIsNotUsed(t *testing.T) {
+func TestTheGlobalSetOfTheLibraryIsNotUsed(t *testing.T) {
 	New(t.Context(), "v", full).Answered(200, "")
-	families, err := prometheus.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if strings.HasPrefix(f.GetName(), "settlewatch") {
-			t.Errorf("%s is in it", f.GetName())
-		}
+	var all strings.Builder
+	metrics.WritePrometheus(&all, false)
+	if strings.Contains(all.String(), "settlewatch") {
+		t.Errorf("ours are in it: %s", all.String())
 	}
 	for _, line := range scraped(t, New(t.Context(), "v", full)) {
 		if !strings.HasPrefix(line, "settlewatch_") {
 			t.Errorf("%s is not ours", line)
+		}
+	}
+}
+
+func TestEachMetricSaysWhatItIs(t *testing.T) {
+	s := New(t.Context(), "v", full)
+	s.Verdict("allow", nil)
+	w := httptest.NewRecorder()
+	s.handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:1/metrics", nil))
+	for _, want := range []string{"# TYPE settlewatch_verdicts_total counter\n", "# TYPE settlewatch_events gauge\n"} {
+		if strings.Count(w.Body.String(), want) != 1 {
+			t.Errorf("%q is not there once: %s", want, w.Body)
 		}
 	}
 }

@@ -2,12 +2,14 @@ package metrics
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"regexp"
-	"strconv"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/VictoriaMetrics/metrics"
 )
 
 // Reading is how things stand at a scrape.
@@ -41,11 +43,14 @@ type Log struct {
 
 // Set is the metrics of one server.
 type Set struct {
-	registry *prometheus.Registry
-	verdicts *prometheus.CounterVec
-	rules    *prometheus.CounterVec
-	answers  *prometheus.CounterVec
+	ctx     context.Context
+	version string
+	read    func(context.Context) Reading
+	counted *metrics.Set
 }
+
+// typed has the library say of each metric what it is, once for the process.
+var typed = sync.OnceFunc(func() { metrics.ExposeMetadata(true) })
 
 // scrapeTime bounds what a scrape asks for. It is less than the ten seconds after
 // which Prometheus gives up by default.
@@ -53,42 +58,28 @@ const scrapeTime = 5 * time.Second
 
 // New makes a Set. read is asked at each scrape; it ends when ctx does.
 func New(ctx context.Context, version string, read func(context.Context) Reading) *Set {
-	s := &Set{
-		registry: prometheus.NewPedanticRegistry(),
-		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "settlewatch_verdicts_total", Help: "Verdicts of the guard, by decision.",
-		}, []string{"decision"}),
-		rules: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "settlewatch_verdict_rules_total", Help: "Rules that were among the reasons of a verdict, by its decision. A verdict may have several.",
-		}, []string{"decision", "rule"}),
-		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "settlewatch_http_answers_total", Help: "Answers over HTTP, by status and by the server's own error code. Status 0 is a connection that was closed at a ceiling.",
-		}, []string{"status", "code"}),
-	}
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "settlewatch_build_info", Help: "Always 1; the label says which version runs.", ConstLabels: prometheus.Labels{"version": version},
-	})
-	build.Set(1)
-	s.registry.MustRegister(s.verdicts, s.rules, s.answers, build, &scrape{ctx: ctx, read: read})
-	return s
+	typed()
+	return &Set{ctx: ctx, version: version, read: read, counted: metrics.NewSet()}
 }
 
-// Verdict counts a verdict and the rules among its reasons.
+// Verdict counts a verdict, by decision, and the rules among its reasons: a verdict may
+// have several.
 func (s *Set) Verdict(decision string, rules []string) {
 	decision = label(decision)
-	s.verdicts.WithLabelValues(decision).Inc()
+	s.counted.GetOrCreateCounter(fmt.Sprintf("settlewatch_verdicts_total{decision=%q}", decision)).Inc()
 	seen := map[string]bool{}
 	for _, rule := range rules {
 		// A rule of a limit carries the name the policy's author gave it.
 		rule, _, _ = strings.Cut(rule, ":")
 		if rule = label(rule); !seen[rule] {
 			seen[rule] = true
-			s.rules.WithLabelValues(decision, rule).Inc()
+			s.counted.GetOrCreateCounter(fmt.Sprintf("settlewatch_verdict_rules_total{decision=%q,rule=%q}", decision, rule)).Inc()
 		}
 	}
 }
 
-// Answered counts an answer over HTTP.
+// Answered counts an answer over HTTP, by status and by the server's own error code.
+// Status 0 is a connection that was closed at a ceiling.
 func (s *Set) Answered(status int, code string) {
 	if status != 0 && (status < 100 || status > 599) {
 		status = 0
@@ -96,7 +87,7 @@ func (s *Set) Answered(status int, code string) {
 	if code != "" {
 		code = label(code)
 	}
-	s.answers.WithLabelValues(strconv.Itoa(status), code).Inc()
+	s.counted.GetOrCreateCounter(fmt.Sprintf("settlewatch_http_answers_total{code=%q,status=\"%d\"}", code, status)).Inc()
 }
 
 var word = regexp.MustCompile(`^[a-z][a-z0-9_]{0,39}$`)
@@ -110,66 +101,46 @@ func label(text string) string {
 	return "other"
 }
 
-// measure is a metric that is measured at each scrape.
+// measure is a gauge that is measured at each scrape.
 type measure[T any] struct {
-	desc  *prometheus.Desc
+	name  string
 	value func(*T) float64
 }
 
-func gauge[T any](name, help string, value func(*T) float64) measure[T] {
-	return measure[T]{prometheus.NewDesc("settlewatch_"+name, help, nil, nil), value}
+func gauge[T any](name string, value func(*T) float64) measure[T] {
+	return measure[T]{"settlewatch_" + name, value}
 }
 
-func whole[T any](value func(*T) int64) func(*T) float64 {
-	return func(t *T) float64 { return float64(value(t)) }
+func whole[T any](name string, value func(*T) int64) measure[T] {
+	return gauge(name, func(t *T) float64 { return float64(value(t)) })
 }
 
+// What each says is in docs/deploy.md.
 var (
 	indexMeasures = []measure[Index]{
-		gauge("ingest_lag_seconds", "How long it took to bring the index up to date for this scrape, or had taken when it was given up.", func(i *Index) float64 { return i.Behind.Seconds() }),
-		gauge("runs", "Runs that are indexed.", whole(func(i *Index) int64 { return i.Runs })),
-		gauge("operations", "Operations that are indexed.", whole(func(i *Index) int64 { return i.Operations })),
-		gauge("events", "Events that are indexed.", whole(func(i *Index) int64 { return i.Events })),
-		gauge("faults", "Lines and entries that could not be read as events.", whole(func(i *Index) int64 { return i.Faults })),
-		gauge("run_bytes", "Bytes of run files that the index covers.", whole(func(i *Index) int64 { return i.Bytes })),
+		gauge("ingest_lag_seconds", func(i *Index) float64 { return i.Behind.Seconds() }),
+		whole("runs", func(i *Index) int64 { return i.Runs }),
+		whole("operations", func(i *Index) int64 { return i.Operations }),
+		whole("events", func(i *Index) int64 { return i.Events }),
+		whole("faults", func(i *Index) int64 { return i.Faults }),
+		whole("run_bytes", func(i *Index) int64 { return i.Bytes }),
 	}
 	currentMeasures = []measure[Current]{
-		gauge("ingest_lag_bytes", "Bytes of run files that the index did not cover when this scrape asked.", whole(func(c *Current) int64 { return c.BehindBytes })),
-		gauge("runs_damaged", "Runs with damage.", whole(func(c *Current) int64 { return c.DamagedRuns })),
-		gauge("runs_torn", "Runs that end in an incomplete line.", whole(func(c *Current) int64 { return c.TornRuns })),
-		gauge("index_bytes", "Size of the index, its write-ahead log included.", whole(func(c *Current) int64 { return c.IndexBytes })),
-		gauge("wal_bytes", "Size of the write-ahead log of the index.", whole(func(c *Current) int64 { return c.WALBytes })),
+		whole("ingest_lag_bytes", func(c *Current) int64 { return c.BehindBytes }),
+		whole("runs_damaged", func(c *Current) int64 { return c.DamagedRuns }),
+		whole("runs_torn", func(c *Current) int64 { return c.TornRuns }),
+		whole("index_bytes", func(c *Current) int64 { return c.IndexBytes }),
+		whole("wal_bytes", func(c *Current) int64 { return c.WALBytes }),
 	}
 	logMeasures = []measure[Log]{
-		gauge("reviews_pending", "Reviews that wait for a person.", func(l *Log) float64 { return float64(l.Pending) }),
-		gauge("review_oldest_seconds", "How long the oldest pending review has waited; 0 when none waits.", func(l *Log) float64 { return l.Oldest.Seconds() }),
+		whole("reviews_pending", func(l *Log) int64 { return int64(l.Pending) }),
+		gauge("review_oldest_seconds", func(l *Log) float64 { return l.Oldest.Seconds() }),
 	}
-	indexReady = prometheus.NewDesc("settlewatch_index_ready", "Whether the index was brought up to date for this scrape.", nil, nil)
-	logReady   = prometheus.NewDesc("settlewatch_log_ready", "Whether the decisions log can be read and verifies.", nil, nil)
 )
 
-// scrape is the collector of what is measured. Values that are not known are left
+// write writes everything in Prometheus' text form. Values that are not known are left
 // out: a 0 would say that there is nothing.
-type scrape struct {
-	ctx  context.Context
-	read func(context.Context) Reading
-}
-
-func (s *scrape) Describe(ch chan<- *prometheus.Desc) {
-	describe(ch, indexMeasures)
-	describe(ch, currentMeasures)
-	describe(ch, logMeasures)
-	ch <- indexReady
-	ch <- logReady
-}
-
-func describe[T any](ch chan<- *prometheus.Desc, measures []measure[T]) {
-	for _, m := range measures {
-		ch <- m.desc
-	}
-}
-
-func (s *scrape) Collect(ch chan<- prometheus.Metric) {
+func (s *Set) write(w io.Writer) {
 	ctx, cancel := context.WithTimeout(s.ctx, scrapeTime)
 	defer cancel()
 	r := s.read(ctx)
@@ -177,23 +148,25 @@ func (s *scrape) Collect(ch chan<- prometheus.Metric) {
 	if r.Index != nil {
 		current = r.Index.Current
 	}
-	emit(ch, indexMeasures, r.Index)
-	emit(ch, currentMeasures, current)
-	emit(ch, logMeasures, r.Log)
-	ch <- prometheus.MustNewConstMetric(indexReady, prometheus.GaugeValue, truth(current != nil))
-	ch <- prometheus.MustNewConstMetric(logReady, prometheus.GaugeValue, truth(r.Log != nil))
+	s.counted.WritePrometheus(w)
+	metrics.WriteGaugeUint64(w, fmt.Sprintf("settlewatch_build_info{version=%q}", s.version), 1)
+	emit(w, indexMeasures, r.Index)
+	emit(w, currentMeasures, current)
+	emit(w, logMeasures, r.Log)
+	metrics.WriteGaugeUint64(w, "settlewatch_index_ready", truth(current != nil))
+	metrics.WriteGaugeUint64(w, "settlewatch_log_ready", truth(r.Log != nil))
 }
 
-func emit[T any](ch chan<- prometheus.Metric, measures []measure[T], of *T) {
+func emit[T any](w io.Writer, measures []measure[T], of *T) {
 	if of == nil {
 		return
 	}
 	for _, m := range measures {
-		ch <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, m.value(of))
+		metrics.WriteGaugeFloat64(w, m.name, m.value(of))
 	}
 }
 
-func truth(is bool) float64 {
+func truth(is bool) uint64 {
 	if is {
 		return 1
 	}
