@@ -196,3 +196,24 @@ func TestAKeyThatDoesNotCountIsNotAskedFor(t *testing.T) {
 		t.Errorf("status %d, %s", exit, errs)
 	}
 }
+
+// Between two commands whoever can write to the log may have changed what stands in
+// it: what is signed is shown by the command that signs.
+func TestALongCallIsShownWholeBeforeThePassphraseIsAsked(t *testing.T) {
+	f, home := signing(t, nil)
+	long := strings.Repeat("0123456789", 200)
+	f.reviews = []guard.ReviewView{callReview(`{"end":"the last of it","long":"` + long + `"}`)}
+	out, errs, exit := asking{guard: f, home: home, width: 80, person: &fakePerson{secrets: []string{passphrase}}}.run(t, "review", "approve", "4f1c22aa", "--json")
+	if exit != 0 {
+		t.Fatalf("status %d, %s", exit, errs)
+	}
+	shown, _, asked := strings.Cut(errs, "to be signed: ")
+	if !asked || !strings.Contains(squeezed(shown), long) || !strings.Contains(shown, "the last of it") || !json.Valid([]byte(out)) {
+		t.Errorf("%s\n%.200s", errs, out)
+	}
+	f.reviews = []guard.ReviewView{callReview(`{"end":"the last of it"}`)}
+	_, errs, _ = asking{guard: f, home: home, person: &fakePerson{secrets: []string{passphrase}}}.run(t, "review", "approve", "4f1c22aa")
+	if !strings.HasPrefix(errs, "note: to be signed: approved r-4f1c22aa91d05be377c0a1e6: one call of ledger.post for tenant:north, with {\"end\":\"the last of it\"}\n") {
+		t.Errorf("%s", errs)
+	}
+}

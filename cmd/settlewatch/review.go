@@ -263,6 +263,9 @@ func (a *app) runDecide(ctx context.Context, o decideOptions, args []string) err
 					_, err := g.Decide(ctx, guard.Decision{IDs: o.d.IDs[i:], Decision: o.d.Decision})
 					return err
 				}
+				if err := a.showBeforeSigning(ctx, &o.guarded, v); err != nil {
+					return err
+				}
 			}
 			var err error
 			if o.d.Signer, err = a.signer(ctx, g, &o.guarded, acts); err != nil {
@@ -301,7 +304,8 @@ func (a *app) runDecide(ctx context.Context, o decideOptions, args []string) err
 // decided says what a decision is about, whom and how much it pays included.
 func decided(decision string, v *guard.ReviewView) string {
 	if v.Call != nil {
-		return decidedCall(decision, v)
+		text, _ := decidedCall(decision, v)
+		return text
 	}
 	who := payeeOf(v)
 	amount, _ := paid(v)

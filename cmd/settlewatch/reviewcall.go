@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,8 +18,8 @@ func (a *app) showCall(r shownReview) {
 	c := r.Call
 	var s sheet
 	s.styled(statusStyle(r.Status), "status", a.stateOf(r, "call"), "")
-	s.styled(bold, "call", typed(c.Tool), mark("agent"))
-	s.styled(bold, "for", typed(c.Resource), mark("agent"))
+	s.styled(bold, "call", typed(visible(c.Tool)), mark("agent"))
+	s.styled(bold, "for", typed(visible(c.Resource)), mark("agent"))
 	s.styled(riskStyle(c.Risk), "risk", c.Risk, mark("policy"))
 	if c.Spend != nil {
 		s.styled(bold, "spends", typed(c.Spend.Notional+" "+c.Spend.Asset)+" ("+typed(c.Spend.Action)+")", mark("agent"))
@@ -93,20 +94,36 @@ func visible(line string) string {
 	return b.String()
 }
 
-// shownInNote is how much of the arguments stands beside what is to be signed.
+// shownInNote is how much of a call stands on the line that says what is signed.
 const shownInNote = 1200
 
-// decidedCall says what a decision on a call is about.
-func decidedCall(decision string, v *guard.ReviewView) string {
+// decidedCall says what a decision on a call is about. whole: the arguments are among
+// it.
+func decidedCall(decision string, v *guard.ReviewView) (text string, whole bool) {
 	c := v.Call
-	text := decision + " " + v.ID + ": one call of " + typed(c.Tool) + " for " + typed(c.Resource)
+	text = decision + " " + v.ID + ": one call of " + typed(visible(c.Tool)) + " for " + typed(visible(c.Resource))
 	if c.Spend != nil {
-		text += ", " + typed(c.Spend.Notional+" "+c.Spend.Asset)
+		text += ", " + typed(visible(c.Spend.Notional+" "+c.Spend.Asset))
 	}
-	if shown := visible(c.Arguments); len(shown) <= shownInNote {
-		return text + ", with " + shown
+	if full := text + ", with " + visible(c.Arguments); len(full) <= shownInNote {
+		return full, true
 	}
-	return text + fmt.Sprintf(", with %d bytes of arguments, which settlewatch review show %s shows", len(c.Arguments), v.ID)
+	return text + fmt.Sprintf(", with %d bytes of arguments, which settlewatch review show %s shows", len(c.Arguments), v.ID), false
+}
+
+// showBeforeSigning shows all of a call that does not fit on the line that says what
+// is signed. What another process showed of it before proves nothing: whoever can
+// write to the log may have changed it since.
+func (a *app) showBeforeSigning(ctx context.Context, o *guarded, v *guard.ReviewView) error {
+	if v.Call == nil {
+		return nil
+	}
+	if _, whole := decidedCall("", v); whole {
+		return nil
+	}
+	screen := &app{stdout: a.stderr, stderr: a.stderr, env: a.env, width: a.width}
+	screen.showReview(shownReview{ReviewView: v, o: o, id: v.ID, whole: true})
+	return screen.write(ctx)
 }
 
 // asked adds who asked, and what has become of it.
