@@ -258,9 +258,11 @@ func (g *Guard) request(s *decision.State, q *toolCase) (*ToolAnswer, []decision
 		return q.denied(refused.Code, "%s", refused.Detail), nil, nil, nil
 	}
 	intent := decision.Intent{Names: []string{}, Resource: call.Resource, Typed: "tool_call " + call.RequestHash}
-	review := s.PendingFor(intent, now)
-	if review == nil && !q.person {
-		review = s.UsableFor(intent, now)
+	var review *decision.ReviewState
+	if q.person {
+		review = s.PendingFor(intent, now)
+	} else {
+		review = s.AskedFor(intent, q.actor, now)
 	}
 	if q.review != "" {
 		if review = s.Review(q.review); review == nil || review.Kind != decision.KindToolCall || !review.Intent.Same(intent) || review.Actor != q.actor && !q.person {
@@ -509,7 +511,15 @@ func (q *toolCase) behind(s *decision.State, r *approval.Receipt) (code, why str
 		return approval.CodeMissingReceipt, "the log holds no such receipt"
 	}
 	if r.ReviewID == "" {
+		if issued.Actor != q.actor {
+			return approval.CodeBinding, notYours
+		}
 		return "", ""
+	}
+	// What was asked on this machine, by the person's own client too, is for whoever
+	// was handed the receipt.
+	if asker := s.Review(r.ReviewID).Actor; asker != "" && asker != q.actor {
+		return approval.CodeBinding, notYours
 	}
 	now, refused := q.about()
 	if refused != nil {
@@ -525,6 +535,10 @@ func (q *toolCase) behind(s *decision.State, r *approval.Receipt) (code, why str
 	}
 	return "", ""
 }
+
+// notYours answers who presents what was given to another subject: a receipt of a
+// tool that spends can be put together from what inspect_audit_ledger shows.
+const notYours = "the receipt was given to somebody else"
 
 // keys are whose receipts count.
 func (g *Guard) keys() (approval.Keys, error) {

@@ -367,6 +367,33 @@ func TestAReceiptIsForItsOwnActor(t *testing.T) {
 	wantCode(t, a, approval.CodeBinding)
 }
 
+// One subject asks, and a person approves it for that one: another who wants the same
+// call asks a person of its own.
+func TestOneSubjectsApprovalIsNoOtherSubjects(t *testing.T) {
+	s := ops(t)
+	ask := func(actor string) *guard.ToolAnswer {
+		return s.said(s.RequestAuthorization(t.Context(), guard.ToolRequest{Call: json.RawMessage(post), Policy: "ops", Actor: actor}))
+	}
+	run := func(actor string, receipt *approval.Receipt) *guard.ToolAnswer {
+		return s.said(s.AuthorizeToolCall(t.Context(), guard.ToolRequest{Call: json.RawMessage(post), Policy: "ops", Receipt: encoded(t, receipt), Actor: actor}))
+	}
+	alice := ask("alice")
+	bob := ask("bob")
+	if !bob.Pending || bob.ReviewID == alice.ReviewID || ask("alice").ReviewID != alice.ReviewID {
+		t.Errorf("alice asks in %s, bob in %s", alice.ReviewID, bob.ReviewID)
+	}
+	s.approve(alice.ReviewID)
+	receipt := ask("alice").Receipt
+	if receipt == nil || ask("bob").Receipt != nil || ask("").Receipt != nil {
+		t.Fatal("the receipt is not alice's alone")
+	}
+	wantCode(t, run("bob", receipt), approval.CodeBinding)
+	wantCode(t, run("", receipt), approval.CodeBinding)
+	if a := run("alice", receipt); !a.Allowed {
+		t.Errorf("%+v", a)
+	}
+}
+
 func TestAReceiptForOneCallIsNoneForAnother(t *testing.T) { // 66
 	s := ops(t)
 	a := s.granted(post)

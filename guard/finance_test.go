@@ -93,6 +93,25 @@ func TestWhatTheGateLocksRunsOnce(t *testing.T) { // 55, 52, 53
 	wantDeny(t, s.execute("place_equity_order", order("61.5"), a.Receipt), "replay")
 }
 
+// All that a view holds can be read off inspect_audit_ledger.
+func TestWhatTheGateLocksIsForWhoAsked(t *testing.T) {
+	s := ops(t)
+	as := func(actor string, receipt any) *guard.FinanceAnswer {
+		r := guard.FinanceRequest{Tool: "place_equity_order", Args: json.RawMessage(order("61.50")), Actor: actor}
+		if receipt == nil {
+			return s.spent(s.RequestSpend(t.Context(), r))
+		}
+		r.Receipt = encoded(t, receipt)
+		return s.spent(s.Execute(t.Context(), r))
+	}
+	a := as("alice", nil)
+	wantDeny(t, as("bob", a.Authorization), "args_changed")
+	wantDeny(t, as("", a.Receipt), "args_changed")
+	if ran := as("alice", a.Authorization); !ran.OK {
+		t.Errorf("%+v", ran)
+	}
+}
+
 func TestAWireIsForAPersonAndRunsOnTheApproval(t *testing.T) { // 54
 	s := ops(t)
 	a := s.spend("wire_treasury_transfer", wire)
