@@ -102,7 +102,7 @@ const (
 const MaxArguments = 64 << 10
 
 // maxName bounds the name of a tool or a resource in bytes, so that all of it is shown.
-const maxName = 1024
+const maxName = 2048
 
 // Inspect looks at a call, and no further than to the first thing that is wrong
 // with it. A nil policy is one that could not be read: the call is ambiguous.
