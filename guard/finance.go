@@ -402,7 +402,9 @@ func (q *financeCase) deny(a *FinanceAnswer, code, detail string, now time.Time)
 	if err != nil {
 		return decision.Denied{}, err
 	}
-	a.Code = code
+	if a.Code = code; a.State == approval.Locked {
+		a.State = "" // what the gate says stands in Gate; a refusal locks nothing (section 7, W28)
+	}
 	if hash := approval.Inspect(q.policy, q.call).ArgsHash; q.wrong == "" {
 		q.argsHash = hash
 	}

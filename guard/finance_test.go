@@ -112,6 +112,21 @@ func TestWhatTheGateLocksIsForWhoAsked(t *testing.T) {
 	}
 }
 
+func TestARefusalIsNotLocked(t *testing.T) { // W28
+	s := ops(t)
+	long := 3601.0
+	for name, r := range map[string]guard.FinanceRequest{
+		"one that would live too long":  {TTLSeconds: &long},
+		"under a policy of the callers": {Policy: json.RawMessage(`{"max_notional": 1e9, "daily_cap": 1e9, "hitl_threshold": 1e9, "min_confidence": 0}`)},
+	} {
+		r.Tool, r.Args = "place_equity_order", json.RawMessage(order("61.50"))
+		a := s.spent(s.RequestSpend(t.Context(), r))
+		if a.OK || a.Deny == nil || a.State != "" || a.Gate == nil || a.Gate.State != approval.Locked {
+			t.Errorf("%s: %+v", name, a)
+		}
+	}
+}
+
 func TestAWireIsForAPersonAndRunsOnTheApproval(t *testing.T) { // 54
 	s := ops(t)
 	a := s.spend("wire_treasury_transfer", wire)
