@@ -610,6 +610,69 @@ func TestATornLineIsSetAsideAndTheNextAnswerHasItsLine(t *testing.T) { // 69
 	}
 }
 
+// A receipt that an approval has issued may be handed on as one of version 1: it is
+// worth what the approval is.
+func TestAReceiptUnderASharedKeyIsTheApprovalsOwn(t *testing.T) {
+	key, err := approval.NewHMACKey(strings.Repeat("k", 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func() *site {
+		s := ops(t)
+		s.openWith(opsPolicy(""), func(o *guard.Options) { o.HMAC, o.AllowHMAC = &key, true })
+		return s
+	}
+	for name, c := range map[string]struct {
+		before func(s *site, v1, v2 *approval.Receipt) *approval.Receipt
+		code   string
+	}{
+		"it runs the call":            {func(_ *site, v1, _ *approval.Receipt) *approval.Receipt { return v1 }, ""},
+		"used as the other":           {func(s *site, v1, v2 *approval.Receipt) *approval.Receipt { s.authorize(post, v2); return v1 }, approval.CodeReplayed},
+		"the other, when it was used": {func(s *site, v1, v2 *approval.Receipt) *approval.Receipt { s.authorize(post, v1); return v2 }, approval.CodeReplayed},
+		"the approval was revoked": {func(s *site, v1, v2 *approval.Receipt) *approval.Receipt {
+			s.decideAs(nil, decision.Revoked, v2.ReviewID)
+			return v1
+		}, approval.CodeMissingReceipt},
+		"not what the approval says": {func(_ *site, v1, _ *approval.Receipt) *approval.Receipt {
+			i := *v1
+			i.IssuedAt = strings.Replace(i.IssuedAt, "Z", "+00:00", 1)
+			changed, err := i.Shared(key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return changed
+		}, approval.CodeMissingReceipt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open()
+			v2 := s.granted(post)
+			v1, err := s.SharedReceipt(t.Context(), v2.ReviewID, key)
+			if err != nil || v1.SchemaVersion != approval.ReceiptV1 || v1.Nonce != v2.Nonce || v1.ReviewID != "" {
+				t.Fatalf("%+v, %v", v1, err)
+			}
+			a := s.authorize(post, c.before(s, v1, v2))
+			if c.code != "" {
+				wantCode(t, a, c.code)
+				return
+			}
+			if r := s.state().Review(v2.ReviewID); !a.Allowed || a.ReviewID != v2.ReviewID || r.Status(s.clock.now()) != decision.StatusUsed {
+				t.Errorf("%+v", a)
+			}
+			if _, err := s.SharedReceipt(t.Context(), v2.ReviewID, key); errcode.Of(err).Code != errcode.Input {
+				t.Errorf("a used one is given out: %v", err)
+			}
+		})
+	}
+	s := open()
+	if _, err := s.SharedReceipt(t.Context(), s.request(post, "").ReviewID, key); errcode.Of(err).Code != errcode.Input {
+		t.Errorf("a pending one is given out: %v", err)
+	}
+	v2 := s.granted(strings.Replace(post, "1200-01", "1200-02", 1))
+	if _, err := s.SharedReceipt(t.Context(), v2.ReviewID, approval.HMACKey{}); errcode.Of(err).Code != errcode.Usage {
+		t.Errorf("without a key: %v", err)
+	}
+}
+
 // Receipts of version 1 are verified where there is a key, and stand for a person only
 // where that was asked for: whoever can verify one could have made it.
 func TestReceiptsUnderASharedKeyCountWhereTheyAreLetTo(t *testing.T) { // 33, 20, 31

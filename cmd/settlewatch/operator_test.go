@@ -217,3 +217,39 @@ func TestALongCallIsShownWholeBeforeThePassphraseIsAsked(t *testing.T) {
 		t.Errorf("%s", errs)
 	}
 }
+
+func TestAReceiptUnderASharedKeyIsPrintedForWhoAsks(t *testing.T) {
+	f, home := signing(t, nil)
+	f.reviews = []guard.ReviewView{callReview(`{}`), pendingReview()}
+	f.reviews[1].ID = "r-99999999aaaaaaaaaaaaaaaa"
+	run := func(key string, args ...string) (string, string, int) {
+		return asking{guard: f, home: home, person: &fakePerson{secrets: []string{passphrase}}, shared: key}.run(t, append([]string{"review", "approve"}, args...)...)
+	}
+	strong := strings.Repeat("k", 32)
+	for name, c := range map[string]struct {
+		key  string
+		args []string
+	}{
+		"no key":         {"", []string{"4f1c22aa", "--hmac"}},
+		"a short one":    {"k", []string{"4f1c22aa", "--hmac"}},
+		"with --json":    {strong, []string{"4f1c22aa", "--hmac", "--json"}},
+		"for a payment":  {strong, []string{"99999999", "--hmac"}},
+		"for one of two": {strong, []string{"4f1c22aa", "99999999", "--hmac"}},
+	} {
+		if out, errs, exit := run(c.key, c.args...); exit != 2 || out != "" || len(f.decisions) != 0 {
+			t.Errorf("%s: exit %d, %s%s", name, exit, out, errs)
+		}
+	}
+	out, errs, exit := run(strong, "4f1c22aa", "--hmac")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	var receipt map[string]string
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &receipt); exit != 0 || err != nil {
+		t.Fatalf("exit %d, %s%s, %v", exit, out, errs, err)
+	}
+	if receipt["schema_version"] != "1" || receipt["resource"] != "tenant:\u200b  north" || len(receipt["signature"]) != 64 || len(receipt) != 14 {
+		t.Errorf("%v", receipt)
+	}
+	if out, _, _ := run(strong, "4f1c22aa"); strings.Contains(out, "schema_version") {
+		t.Errorf("nobody asked for it: %s", out)
+	}
+}
