@@ -233,7 +233,11 @@ func (g *Guard) EvaluateToolApproval(ctx context.Context, r ToolRequest) (*ToolA
 // lists: it asks a person, and gives the receipt once the person has approved
 // (approvals contract, section 9.7b).
 func (g *Guard) RequestAuthorization(ctx context.Context, r ToolRequest) (*ToolAnswer, error) {
-	q := g.toolCase(toolRequestAuth, r)
+	asks := toolRequestAuth
+	if r.Person {
+		asks = toolIssue
+	}
+	q := g.toolCase(asks, r)
 	return g.answer(ctx, q, func(s *decision.State) (*ToolAnswer, []decision.Body, *approval.Receipt, error) {
 		return g.request(s, q)
 	})

@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
@@ -391,6 +392,29 @@ func TestOneSubjectsApprovalIsNoOtherSubjects(t *testing.T) {
 	wantCode(t, run("", receipt), approval.CodeBinding)
 	if a := run("alice", receipt); !a.Allowed {
 		t.Errorf("%+v", a)
+	}
+}
+
+func TestWhatAPersonsOwnClientIsRefusedStandsUnderItsTool(t *testing.T) { // W19
+	s := ops(t)
+	nobody := func(context.Context, *guard.ReviewView) (decision.Signer, error) { panic("nobody is asked") }
+	last := func() string {
+		t.Helper()
+		found, _, err := s.Log().Tail(t.Context(), 0, 1, func(*decision.Line) bool { return true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found[0].Body.(*decision.Denied).Tool
+	}
+	s.said(s.Mint(t.Context(), guard.ToolRequest{Call: json.RawMessage(`{"tool": "shell.exec", "resource": "r", "arguments": {}}`), Policy: "ops"}, "ana", "ana", decision.Approved, "", nobody))
+	if tool := last(); tool != "issue_approval_receipt" {
+		t.Errorf("the log says %s", tool)
+	}
+	if _, err := s.MintSpend(t.Context(), guard.FinanceRequest{Tool: "constructor", Args: json.RawMessage(`{}`)}, "ana", "ana", nobody); err != nil {
+		t.Fatal(err)
+	}
+	if tool := last(); tool != "approve_spend" {
+		t.Errorf("the log says %s", tool)
 	}
 }
 

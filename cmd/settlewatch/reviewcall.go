@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
@@ -25,6 +26,9 @@ func (a *app) showCall(r shownReview) {
 		s.styled(bold, "spends", typed(c.Spend.Notional+" "+c.Spend.Asset)+" ("+typed(c.Spend.Action)+")", mark("agent"))
 	}
 	s.row("policy", typed(c.Policy)+", version "+typed(c.PolicyVersion), mark("policy"))
+	if c.TTL > 0 {
+		s.row("good for", (time.Duration(c.TTL)*time.Millisecond).String()+" from the approval on", "")
+	}
 	a.asked(&s, r)
 	a.showSheet(&s)
 	a.put(bold, "", "arguments "+mark("agent")+":")
