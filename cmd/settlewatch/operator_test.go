@@ -211,6 +211,14 @@ func TestALongCallIsShownWholeBeforeThePassphraseIsAsked(t *testing.T) {
 	if !asked || !strings.Contains(squeezed(shown), long) || !strings.Contains(shown, "the last of it") || !json.Valid([]byte(out)) {
 		t.Errorf("%s\n%.200s", errs, out)
 	}
+	for arguments, resource := range map[string]string{`{"to":"аcme"}`: "tenant:north", `{}`: "ten\u0430nt:north"} {
+		f.reviews = []guard.ReviewView{callReview(arguments)}
+		f.reviews[0].Call.Resource = resource
+		_, errs, _ = asking{guard: f, home: home, person: &fakePerson{secrets: []string{passphrase}}}.run(t, "review", "approve", "4f1c22aa")
+		if shown, _, _ := strings.Cut(errs, "to be signed: "); !strings.Contains(shown, "letters beyond ASCII") {
+			t.Errorf("nobody is warned: %s", errs)
+		}
+	}
 	f.reviews = []guard.ReviewView{callReview(`{"end":"the last of it"}`)}
 	_, errs, _ = asking{guard: f, home: home, person: &fakePerson{secrets: []string{passphrase}}}.run(t, "review", "approve", "4f1c22aa")
 	if !strings.HasPrefix(errs, "note: to be signed: approved r-4f1c22aa91d05be377c0a1e6: one call of ledger.post for tenant:north, with {\"end\":\"the last of it\"}\n") {

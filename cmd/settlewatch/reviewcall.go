@@ -33,6 +33,12 @@ func (a *app) showCall(r shownReview) {
 	a.showSheet(&s)
 	a.put(bold, "", "arguments "+mark("agent")+":")
 	a.showArguments(c.Arguments)
+	switch {
+	case beyondASCII(c.Tool + c.Resource):
+		a.put(yellow, "! ", "what is called, or for what, has letters beyond ASCII: some look like others")
+	case beyondASCII(c.Arguments):
+		a.put(yellow, "! ", "the arguments hold letters beyond ASCII: some look like others")
+	}
 	a.showReasons("why a person is asked:", r.Reasons, r.whole)
 	for _, code := range r.Warnings {
 		a.put(yellow, "! ", warningText(code))
@@ -70,9 +76,11 @@ func (a *app) showArguments(canonical string) {
 			a.put("", "  ", string(part))
 		}
 	}
-	if strings.ContainsFunc(canonical, func(r rune) bool { return r > unicode.MaxASCII }) {
-		a.put(yellow, "! ", "the arguments hold letters beyond ASCII: some look like others")
-	}
+}
+
+// beyondASCII reports whether a text has letters that may look like others.
+func beyondASCII(text string) bool {
+	return strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII })
 }
 
 // visible shows of JSON what a screen would hide or change: each such character as
@@ -101,8 +109,8 @@ func visible(line string) string {
 // shownInNote is how much of a call stands on the line that says what is signed.
 const shownInNote = 1200
 
-// decidedCall says what a decision on a call is about. whole: the arguments are among
-// it.
+// decidedCall says what a decision on a call is about. whole: that is all there is to
+// see of it.
 func decidedCall(decision string, v *guard.ReviewView) (text string, whole bool) {
 	c := v.Call
 	text = decision + " " + v.ID + ": one call of " + typed(visible(c.Tool)) + " for " + typed(visible(c.Resource))
@@ -110,13 +118,13 @@ func decidedCall(decision string, v *guard.ReviewView) (text string, whole bool)
 		text += ", " + typed(visible(c.Spend.Notional+" "+c.Spend.Asset))
 	}
 	if full := text + ", with " + visible(c.Arguments); len(full) <= shownInNote {
-		return full, true
+		return full, !beyondASCII(full)
 	}
 	return text + fmt.Sprintf(", with %d bytes of arguments, which settlewatch review show %s shows", len(c.Arguments), v.ID), false
 }
 
-// showBeforeSigning shows all of a call that does not fit on the line that says what
-// is signed. What another process showed of it before proves nothing: whoever can
+// showBeforeSigning shows all of a call that the line that says what is signed does not
+// show as it is. What another process showed of it before proves nothing: whoever can
 // write to the log may have changed it since.
 func (a *app) showBeforeSigning(ctx context.Context, o *guarded, v *guard.ReviewView) error {
 	if v.Call == nil {
