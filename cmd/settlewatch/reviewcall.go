@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
+	"github.com/settlewatch/settlewatch/cmd/settlewatch/inbox"
 	"github.com/settlewatch/settlewatch/guard"
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
@@ -64,8 +65,42 @@ func riskStyle(risk string) string {
 	return map[string]string{"high": yellow, "critical": red}[risk]
 }
 
+// callCard is a review of a tool call as the inbox shows it, all arguments included.
+func callCard(v *guard.ReviewView) inbox.Card {
+	call := v.Call
+	tool, resource := typed(visible(call.Tool)), typed(visible(call.Resource))
+	c := inbox.Card{
+		ID: v.ID, Expires: v.ExpiresAt, Facts: factsOf(v), Amount: "one call of " + tool, To: resource, At: "policy " + typed(call.Policy) + ", risk " + call.Risk,
+		Whom: "for " + resource, Payee: call.Tool + "\n" + call.Resource,
+		Decisive: []inbox.Block{{Label: "call", Text: tool, Tone: inbox.Strong}, {Label: "for", Text: resource, Tone: inbox.Strong}, {Label: "risk", Text: call.Risk, Tone: tones[riskStyle(call.Risk)]}},
+	}
+	if call.Spend != nil {
+		c.Amount += ", " + typed(visible(call.Spend.Notional+" "+call.Spend.Asset))
+		c.Decisive = append(c.Decisive, inbox.Block{Label: "spends", Text: typed(visible(call.Spend.Notional + " " + call.Spend.Asset)), Tone: inbox.Strong})
+	}
+	c.Body = append(slices.Clone(c.Decisive), inbox.Block{}, inbox.Block{Text: "arguments " + mark("agent") + ":", Tone: inbox.Strong})
+	if beyondASCII(call.Tool + call.Resource + call.Arguments) {
+		c.Body = append(c.Body, inbox.Block{Lead: "! ", Text: "there are letters beyond ASCII: some look like others", Tone: inbox.Warn})
+	}
+	for _, line := range argumentLines(call.Arguments) {
+		c.Body = append(c.Body, inbox.Block{Lead: "  ", Text: line})
+	}
+	why, rules := reasonBlocks(v)
+	c.Why = strings.Join(rules, ", ")
+	c.Body = append(append(c.Body, inbox.Block{}), why...)
+	c.Body = append(c.Body, inbox.Block{}, inbox.Block{Label: "policy", Text: typed(call.Policy) + ", version " + typed(call.PolicyVersion)}, inbox.Block{Label: "review", Text: v.ID})
+	return c
+}
+
 // showArguments shows arguments whole, however long they are.
 func (a *app) showArguments(canonical string) {
+	for _, line := range argumentLines(canonical) {
+		a.put("", "  ", line)
+	}
+}
+
+// argumentLines are arguments for a screen, all of them.
+func argumentLines(canonical string) (lines []string) {
 	var doc jsjson.Doc
 	text := canonical
 	if doc.Parse([]byte(canonical)) == nil {
@@ -73,9 +108,10 @@ func (a *app) showArguments(canonical string) {
 	}
 	for line := range strings.Lines(text) {
 		for part := range slices.Chunk([]rune(visible(strings.TrimSuffix(line, "\n"))), whole) {
-			a.put("", "  ", string(part))
+			lines = append(lines, string(part))
 		}
 	}
+	return lines
 }
 
 // beyondASCII reports whether a text has letters that may look like others.
