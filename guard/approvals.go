@@ -233,7 +233,11 @@ func (g *Guard) EvaluateToolApproval(ctx context.Context, r ToolRequest) (*ToolA
 // lists: it asks a person, and gives the receipt once the person has approved
 // (approvals contract, section 9.7b).
 func (g *Guard) RequestAuthorization(ctx context.Context, r ToolRequest) (*ToolAnswer, error) {
-	q := g.toolCase(toolRequestAuth, r)
+	asks := toolRequestAuth
+	if r.Person {
+		asks = toolIssue
+	}
+	q := g.toolCase(asks, r)
 	return g.answer(ctx, q, func(s *decision.State) (*ToolAnswer, []decision.Body, *approval.Receipt, error) {
 		return g.request(s, q)
 	})
@@ -258,9 +262,11 @@ func (g *Guard) request(s *decision.State, q *toolCase) (*ToolAnswer, []decision
 		return q.denied(refused.Code, "%s", refused.Detail), nil, nil, nil
 	}
 	intent := decision.Intent{Names: []string{}, Resource: call.Resource, Typed: "tool_call " + call.RequestHash}
-	review := s.PendingFor(intent, now)
-	if review == nil && !q.person {
-		review = s.UsableFor(intent, now)
+	var review *decision.ReviewState
+	if q.person {
+		review = s.PendingFor(intent, now)
+	} else {
+		review = s.AskedFor(intent, q.actor, now)
 	}
 	if q.review != "" {
 		if review = s.Review(q.review); review == nil || review.Kind != decision.KindToolCall || !review.Intent.Same(intent) || review.Actor != q.actor && !q.person {
@@ -466,16 +472,17 @@ func (g *Guard) present(s *decision.State, q *toolCase, receipt *approval.Receip
 	if !a.Allowed {
 		return a, nil, receipt, nil
 	}
-	if code, why := q.behind(s, receipt); code != "" {
+	full, code, why := q.behind(s, receipt, now)
+	if code != "" {
 		hash := a.ReceiptHash
 		a = q.denied(code, "%s", why)
 		a.ReceiptHash = hash
 		return a, nil, receipt, nil
 	}
-	a.ReviewID = receipt.ReviewID
+	a.ReviewID = full.ReviewID
 	return a, []decision.Body{decision.Executed{
 		ReceiptID: receipt.Nonce, ReceiptHash: receipt.Hash(), Tool: receipt.Tool, Scope: receipt.Resource, ArgsHash: receipt.ArgsHash,
-		ReviewID: receipt.ReviewID, Canon: approval.CanonName,
+		ReviewID: full.ReviewID, Canon: approval.CanonName,
 	}}, receipt, nil
 }
 
@@ -495,21 +502,49 @@ func approvedIn(s *decision.State, now time.Time) func(string) (string, bool) {
 // behind holds a receipt that is good in itself to the log: it was issued there, and
 // what will run is what the person was shown, word for word. Somebody who can write
 // to the log can show a person one call and have the receipt bound to another; this
-// is where that comes out.
-func (q *toolCase) behind(s *decision.State, r *approval.Receipt) (code, why string) {
-	if r.SchemaVersion == approval.ReceiptV1 {
+// is where that comes out. full is the receipt as the log has it, r itself where the
+// log knows nothing of it.
+func (q *toolCase) behind(s *decision.State, r *approval.Receipt, at time.Time) (full *approval.Receipt, code, why string) {
+	issued := s.Receipt(r.Nonce)
+	if r.SchemaVersion != approval.ReceiptV1 {
+		code, why = q.asShown(s, r, issued)
+		return r, code, why
+	}
+	if issued == nil {
 		// Nothing is known of those from before a log that was begun anew.
 		if issued, _ := r.Times(); issued.Before(s.Began()) {
-			return approval.CodeReplayed, "the receipt is older than this log, which cannot tell whether it was used"
+			return r, approval.CodeReplayed, "the receipt is older than this log, which cannot tell whether it was used"
 		}
-		return "", ""
+		return r, "", ""
 	}
-	issued := s.Receipt(r.Nonce)
+	// One that was rendered from a receipt of this log is worth what that one is.
+	full, err := readReceipt([]byte(issued.Receipt))
+	if err != nil || !r.Renders(*full) {
+		return r, approval.CodeMissingReceipt, "the log holds another receipt of that nonce"
+	}
+	if hash, ok := approvedIn(s, at)(full.ReviewID); !ok || hash != full.DecisionHash {
+		return full, approval.CodeMissingReceipt, "the log holds no approval that stands behind the receipt"
+	}
+	code, why = q.asShown(s, full, issued)
+	return full, code, why
+}
+
+// asShown holds a receipt of version 2 to the line that issued it, to who asked for
+// it, and to what a person was shown.
+func (q *toolCase) asShown(s *decision.State, r *approval.Receipt, issued *decision.ReceiptState) (code, why string) {
 	if issued == nil || issued.ReceiptHash != r.Hash() || issued.ReviewID != r.ReviewID {
 		return approval.CodeMissingReceipt, "the log holds no such receipt"
 	}
 	if r.ReviewID == "" {
+		if issued.Actor != q.actor {
+			return approval.CodeBinding, notYours
+		}
 		return "", ""
+	}
+	// What was asked on this machine, by the person's own client too, is for whoever
+	// was handed the receipt.
+	if asker := s.Review(r.ReviewID).Actor; asker != "" && asker != q.actor {
+		return approval.CodeBinding, notYours
 	}
 	now, refused := q.about()
 	if refused != nil {
@@ -524,6 +559,33 @@ func (q *toolCase) behind(s *decision.State, r *approval.Receipt) (code, why str
 		return approval.CodeChangedArguments, "what would run is not what a person was shown in review " + r.ReviewID
 	}
 	return "", ""
+}
+
+// notYours answers who presents what was given to another subject: a receipt of a
+// tool that spends can be put together from what inspect_audit_ledger shows.
+const notYours = "the receipt was given to somebody else"
+
+// SharedReceipt gives the receipt of the approved review of a call as one of version
+// 1, under a shared key (approvals contract, section 9.3). Nothing is written: it is
+// the receipt that the approval has issued.
+func (g *Guard) SharedReceipt(ctx context.Context, id string, key approval.HMACKey) (*approval.Receipt, error) {
+	s, err := g.log.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := find(s, id)
+	if err != nil {
+		return nil, err
+	}
+	issued := s.Receipt(r.ReceiptID)
+	if issued == nil || r.Status(g.now()) != decision.StatusApproved {
+		return nil, errcode.New(errcode.Input, "approve it first", "review %s has no receipt that can be used", r.ReviewID)
+	}
+	receipt, err := readReceipt([]byte(issued.Receipt))
+	if err != nil {
+		return nil, errcode.Wrap(err, errcode.Internal, "", "read the receipt of review %s", r.ReviewID)
+	}
+	return receipt.Shared(key)
 }
 
 // keys are whose receipts count.

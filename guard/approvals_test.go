@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
@@ -367,6 +368,56 @@ func TestAReceiptIsForItsOwnActor(t *testing.T) {
 	wantCode(t, a, approval.CodeBinding)
 }
 
+// One subject asks, and a person approves it for that one: another who wants the same
+// call asks a person of its own.
+func TestOneSubjectsApprovalIsNoOtherSubjects(t *testing.T) {
+	s := ops(t)
+	ask := func(actor string) *guard.ToolAnswer {
+		return s.said(s.RequestAuthorization(t.Context(), guard.ToolRequest{Call: json.RawMessage(post), Policy: "ops", Actor: actor}))
+	}
+	run := func(actor string, receipt *approval.Receipt) *guard.ToolAnswer {
+		return s.said(s.AuthorizeToolCall(t.Context(), guard.ToolRequest{Call: json.RawMessage(post), Policy: "ops", Receipt: encoded(t, receipt), Actor: actor}))
+	}
+	alice := ask("alice")
+	bob := ask("bob")
+	if !bob.Pending || bob.ReviewID == alice.ReviewID || ask("alice").ReviewID != alice.ReviewID {
+		t.Errorf("alice asks in %s, bob in %s", alice.ReviewID, bob.ReviewID)
+	}
+	s.approve(alice.ReviewID)
+	receipt := ask("alice").Receipt
+	if receipt == nil || ask("bob").Receipt != nil || ask("").Receipt != nil {
+		t.Fatal("the receipt is not alice's alone")
+	}
+	wantCode(t, run("bob", receipt), approval.CodeBinding)
+	wantCode(t, run("", receipt), approval.CodeBinding)
+	if a := run("alice", receipt); !a.Allowed {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestWhatAPersonsOwnClientIsRefusedStandsUnderItsTool(t *testing.T) { // W19
+	s := ops(t)
+	nobody := func(context.Context, *guard.ReviewView) (decision.Signer, error) { panic("nobody is asked") }
+	last := func() string {
+		t.Helper()
+		found, _, err := s.Log().Tail(t.Context(), 0, 1, func(*decision.Line) bool { return true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found[0].Body.(*decision.Denied).Tool
+	}
+	s.said(s.Mint(t.Context(), guard.ToolRequest{Call: json.RawMessage(`{"tool": "shell.exec", "resource": "r", "arguments": {}}`), Policy: "ops"}, "ana", "ana", decision.Approved, "", nobody))
+	if tool := last(); tool != "issue_approval_receipt" {
+		t.Errorf("the log says %s", tool)
+	}
+	if _, err := s.MintSpend(t.Context(), guard.FinanceRequest{Tool: "constructor", Args: json.RawMessage(`{}`)}, "ana", "ana", nobody); err != nil {
+		t.Fatal(err)
+	}
+	if tool := last(); tool != "approve_spend" {
+		t.Errorf("the log says %s", tool)
+	}
+}
+
 func TestAReceiptForOneCallIsNoneForAnother(t *testing.T) { // 66
 	s := ops(t)
 	a := s.granted(post)
@@ -580,6 +631,69 @@ func TestATornLineIsSetAsideAndTheNextAnswerHasItsLine(t *testing.T) { // 69
 	}
 	if torn, _ := filepath.Glob(filepath.Join(filepath.Dir(s.Log().Path()), "torn-*.bin")); len(torn) != 1 {
 		t.Errorf("set aside are %v", torn)
+	}
+}
+
+// A receipt that an approval has issued may be handed on as one of version 1: it is
+// worth what the approval is.
+func TestAReceiptUnderASharedKeyIsTheApprovalsOwn(t *testing.T) {
+	key, err := approval.NewHMACKey(strings.Repeat("k", 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func() *site {
+		s := ops(t)
+		s.openWith(opsPolicy(""), func(o *guard.Options) { o.HMAC, o.AllowHMAC = &key, true })
+		return s
+	}
+	for name, c := range map[string]struct {
+		before func(s *site, v1, v2 *approval.Receipt) *approval.Receipt
+		code   string
+	}{
+		"it runs the call":            {func(_ *site, v1, _ *approval.Receipt) *approval.Receipt { return v1 }, ""},
+		"used as the other":           {func(s *site, v1, v2 *approval.Receipt) *approval.Receipt { s.authorize(post, v2); return v1 }, approval.CodeReplayed},
+		"the other, when it was used": {func(s *site, v1, v2 *approval.Receipt) *approval.Receipt { s.authorize(post, v1); return v2 }, approval.CodeReplayed},
+		"the approval was revoked": {func(s *site, v1, v2 *approval.Receipt) *approval.Receipt {
+			s.decideAs(nil, decision.Revoked, v2.ReviewID)
+			return v1
+		}, approval.CodeMissingReceipt},
+		"not what the approval says": {func(_ *site, v1, _ *approval.Receipt) *approval.Receipt {
+			i := *v1
+			i.IssuedAt = strings.Replace(i.IssuedAt, "Z", "+00:00", 1)
+			changed, err := i.Shared(key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return changed
+		}, approval.CodeMissingReceipt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open()
+			v2 := s.granted(post)
+			v1, err := s.SharedReceipt(t.Context(), v2.ReviewID, key)
+			if err != nil || v1.SchemaVersion != approval.ReceiptV1 || v1.Nonce != v2.Nonce || v1.ReviewID != "" {
+				t.Fatalf("%+v, %v", v1, err)
+			}
+			a := s.authorize(post, c.before(s, v1, v2))
+			if c.code != "" {
+				wantCode(t, a, c.code)
+				return
+			}
+			if r := s.state().Review(v2.ReviewID); !a.Allowed || a.ReviewID != v2.ReviewID || r.Status(s.clock.now()) != decision.StatusUsed {
+				t.Errorf("%+v", a)
+			}
+			if _, err := s.SharedReceipt(t.Context(), v2.ReviewID, key); errcode.Of(err).Code != errcode.Input {
+				t.Errorf("a used one is given out: %v", err)
+			}
+		})
+	}
+	s := open()
+	if _, err := s.SharedReceipt(t.Context(), s.request(post, "").ReviewID, key); errcode.Of(err).Code != errcode.Input {
+		t.Errorf("a pending one is given out: %v", err)
+	}
+	v2 := s.granted(strings.Replace(post, "1200-01", "1200-02", 1))
+	if _, err := s.SharedReceipt(t.Context(), v2.ReviewID, approval.HMACKey{}); errcode.Of(err).Code != errcode.Usage {
+		t.Errorf("without a key: %v", err)
 	}
 }
 

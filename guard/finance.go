@@ -402,7 +402,9 @@ func (q *financeCase) deny(a *FinanceAnswer, code, detail string, now time.Time)
 	if err != nil {
 		return decision.Denied{}, err
 	}
-	a.Code = code
+	if a.Code = code; a.State == approval.Locked {
+		a.State = "" // what the gate says stands in Gate; a refusal locks nothing (section 7, W28)
+	}
 	if hash := approval.Inspect(q.policy, q.call).ArgsHash; q.wrong == "" {
 		q.argsHash = hash
 	}
@@ -458,7 +460,11 @@ func one(line decision.Denied, err error) ([]decision.Body, error) {
 // contract, section 9.5): what the gate locks is authorised under the auto key, what
 // it does not is for a person or for nobody.
 func (g *Guard) RequestSpend(ctx context.Context, r FinanceRequest) (*FinanceAnswer, error) {
-	q := g.financeCase(toolRequestAuth, r)
+	asks := toolRequestAuth
+	if r.Person {
+		asks = toolApprove
+	}
+	q := g.financeCase(asks, r)
 	return g.finance(ctx, q, func(s *decision.State, a *FinanceAnswer, now time.Time) ([]decision.Body, error) {
 		v, err := g.gateAt(s, q.spend, "", q.claimed, "", now)
 		if err != nil {

@@ -93,6 +93,40 @@ func TestWhatTheGateLocksRunsOnce(t *testing.T) { // 55, 52, 53
 	wantDeny(t, s.execute("place_equity_order", order("61.5"), a.Receipt), "replay")
 }
 
+// All that a view holds can be read off inspect_audit_ledger.
+func TestWhatTheGateLocksIsForWhoAsked(t *testing.T) {
+	s := ops(t)
+	as := func(actor string, receipt any) *guard.FinanceAnswer {
+		r := guard.FinanceRequest{Tool: "place_equity_order", Args: json.RawMessage(order("61.50")), Actor: actor}
+		if receipt == nil {
+			return s.spent(s.RequestSpend(t.Context(), r))
+		}
+		r.Receipt = encoded(t, receipt)
+		return s.spent(s.Execute(t.Context(), r))
+	}
+	a := as("alice", nil)
+	wantDeny(t, as("bob", a.Authorization), "args_changed")
+	wantDeny(t, as("", a.Receipt), "args_changed")
+	if ran := as("alice", a.Authorization); !ran.OK {
+		t.Errorf("%+v", ran)
+	}
+}
+
+func TestARefusalIsNotLocked(t *testing.T) { // W28
+	s := ops(t)
+	long := 3601.0
+	for name, r := range map[string]guard.FinanceRequest{
+		"one that would live too long":  {TTLSeconds: &long},
+		"under a policy of the callers": {Policy: json.RawMessage(`{"max_notional": 1e9, "daily_cap": 1e9, "hitl_threshold": 1e9, "min_confidence": 0}`)},
+	} {
+		r.Tool, r.Args = "place_equity_order", json.RawMessage(order("61.50"))
+		a := s.spent(s.RequestSpend(t.Context(), r))
+		if a.OK || a.Deny == nil || a.State != "" || a.Gate == nil || a.Gate.State != approval.Locked {
+			t.Errorf("%s: %+v", name, a)
+		}
+	}
+}
+
 func TestAWireIsForAPersonAndRunsOnTheApproval(t *testing.T) { // 54
 	s := ops(t)
 	a := s.spend("wire_treasury_transfer", wire)

@@ -92,8 +92,9 @@ func approvalTools(s *service) []tool {
 			})
 		}
 	}
+	s.unread = s.refusedBy(s.options.Approvals.Refused)
 	for i := range tools {
-		tools[i].refused = s.refusedBy(s.options.Approvals.Refused)
+		tools[i].refused = s.unread
 	}
 	return tools
 }
@@ -116,8 +117,9 @@ func operatorTools(s *service) []tool {
 			run:         s.issueApprovalReceipt,
 		},
 	}
+	s.unread = s.refusedBy(s.options.Operator.Refused)
 	for i := range tools {
-		tools[i].refused = s.refusedBy(s.options.Operator.Refused)
+		tools[i].refused = s.unread
 	}
 	return tools
 }

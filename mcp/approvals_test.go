@@ -1,12 +1,14 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
-
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	mcplib "github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
 	"pgregory.net/rapid"
 
 	"github.com/settlewatch/settlewatch/guard"
@@ -243,6 +246,59 @@ func TestEveryRefusalHasItsLineSchemaErrorsToo(t *testing.T) { // 75, 34
 		content, text := d.ask(c.tool, c.arguments)
 		if content == nil || content["ledger_seq"] != float64(d.state().Lines()) || d.state().Lines() == before {
 			t.Errorf("%s: %s (%d lines before, %d now)", name, text, before, d.state().Lines())
+		}
+	}
+}
+
+// What reaches no tool may have been meant for one whose refusals are kept.
+func TestAMessageThatReachesNoToolHasItsLineToo(t *testing.T) { // 75
+	call := func(name, more string) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `","arguments":{}` + more + `}}`
+	}
+	for name, c := range map[string]struct{ message, what, says string }{
+		"a tool of the other toolset":  {call("issue_approval_receipt", ""), "tools/call", "tool 'issue_approval_receipt' not found"},
+		"no tool at all":               {call("constructor", ""), "tools/call", "tool 'constructor' not found"},
+		"arguments that stand twice":   {call("authorize_tool_call", `,"arguments":{}`), noMessage, `params have "arguments" more than once`},
+		"a name that stands twice":     {call("authorize_tool_call", `,"name":"chp_version"`), noMessage, `params have "name" more than once`},
+		"half a message":               {call("authorize_tool_call", "")[:60], noMessage, "the line is not one JSON value"},
+		"one that is nested too deep":  {call("authorize_tool_call", `,"x":`+strings.Repeat("[", 4000)+strings.Repeat("]", 4000)), noMessage, "the line is not one JSON value"},
+		"one that is longer than read": {call("authorize_tool_call", `,"x":"`+strings.Repeat("x", 20_000)+`"`), noMessage, ""},
+	} {
+		for _, over := range []string{"stdio", "HTTP"} {
+			d := newDesk(t)
+			ask := func() (answer string) {
+				if over == "HTTP" {
+					h := &httpHandler{service: d.service, library: http.NotFoundHandler(), most: 10_000, draining: make(chan struct{})}
+					if c.what != noMessage {
+						h.library = server.NewStreamableHTTPServer(d.mcp, server.WithStateLess(true))
+					}
+					w := httptest.NewRecorder()
+					r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(c.message))
+					r.Header.Set("Content-Type", "application/json")
+					h.ServeHTTP(w, r)
+					return w.Body.String()
+				}
+				var out bytes.Buffer
+				if err := newConn(t.Context(), d.service, 10_000, shutdown).serve(t.Context(), strings.NewReader(c.message+"\n"), &out); err != nil {
+					t.Fatal(err)
+				}
+				return out.String()
+			}
+			first := ask()
+			found, _, err := d.guard.Log().Tail(t.Context(), 0, 1, func(*decision.Line) bool { return true })
+			if err != nil || len(found) != 1 {
+				t.Fatalf("%s over %s: nothing was written: %v, %s", name, over, err, first)
+			}
+			line, ok := found[0].Body.(*decision.Denied)
+			if !ok || line.Tool != c.what || line.ReasonCode != guard.CodeInput || !strings.HasPrefix(line.Detail, c.says) || !strings.Contains(first, `"error"`) {
+				t.Errorf("%s over %s: the log says %s, the answer is %s", name, over, found[0].Raw, first)
+			}
+			if err := os.Rename(d.guard.Log().Path(), d.guard.Log().Path()+".x"); err != nil {
+				t.Fatal(err)
+			}
+			if again := ask(); !strings.Contains(again, `"code":-32603`) || !strings.Contains(again, "E_LOG_UNSOUND") && !strings.Contains(again, "E_LOG_WRITE") {
+				t.Errorf("%s over %s, without a log: %s", name, over, again)
+			}
 		}
 	}
 }

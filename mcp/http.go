@@ -76,7 +76,8 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.most))
 	if err != nil {
-		h.send(w, http.StatusRequestEntityTooLarge, errorLine(nil, mcplib.INVALID_REQUEST, "the message could not be read whole"))
+		code, message := h.service.turnedAway(asked(r), noMessage, mcplib.INVALID_REQUEST, "the message could not be read whole")
+		h.send(w, http.StatusRequestEntityTooLarge, errorLine(nil, code, message))
 		return
 	}
 	doc, _ := h.docs.Get().(*jsjson.Doc)
@@ -86,7 +87,8 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m, wrong := readMessage(doc, body)
 	if wrong != nil {
 		h.docs.Put(doc)
-		h.send(w, http.StatusBadRequest, errorLine(wrong.id, wrong.code, wrong.message))
+		code, message := h.service.turnedAway(asked(r), noMessage, wrong.code, wrong.message)
+		h.send(w, http.StatusBadRequest, errorLine(wrong.id, code, message))
 		return
 	}
 	if name := repeated(r.Header); name != "" {
@@ -110,6 +112,11 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // nobody is there to read it
 	}
 	h.send(w, status, answer)
+}
+
+// asked says who sent what could not be read.
+func asked(r *http.Request) context.Context {
+	return context.WithValue(r.Context(), callKey{}, &callInfo{actor: web.Subject(r.Context())})
 }
 
 // accept takes what asks for nothing: a notification, or an answer to a request
@@ -184,7 +191,7 @@ func (h *httpHandler) handle(f *httpFlight, r *http.Request) (status int, answer
 			h.service.logOf(ctx).Error("the library's answer has another form", "method", plain.Clean(f.method, plain.Detail), "error", err)
 			return http.StatusInternalServerError, errorLine(f.id, mcplib.INTERNAL_ERROR, panicText)
 		}
-		code, line := wordedError(response, f.id, f.method, f.uri, f.info.errorCode)
+		code, line := wordedError(h.service.noted(ctx, f.method, response), f.id, f.method, f.uri, f.info.errorCode)
 		return statusOf(code, modern, got.status), line
 	}
 	answer = make([]byte, 0, got.body.Len()+len(f.id))

@@ -14,6 +14,9 @@ import (
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
 
+// noMessage is what was sent where that is no proper request, for the log.
+const noMessage = "message"
+
 // lane runs calls of one kind, a bounded number at a time, in order of arrival.
 type lane struct {
 	slots, busy int
@@ -41,6 +44,7 @@ type flight struct {
 
 // refuse answers a message that is no proper request.
 func (c *conn) refuse(id []byte, code int, message string) {
+	code, message = c.service.turnedAway(c.work, noMessage, code, message)
 	c.send(errorLine(id, code, message))
 }
 
@@ -327,8 +331,17 @@ func (c *conn) handle(f *flight) (line []byte) {
 
 // errorAnswer words a protocol error of the library for the client.
 func (c *conn) errorAnswer(f *flight, response mcplib.JSONRPCError) []byte {
-	_, line := wordedError(response, f.id, f.method, f.uri, f.call.errorCode)
+	_, line := wordedError(c.service.noted(f.ctx, f.method, response), f.id, f.method, f.uri, f.call.errorCode)
 	return line
+}
+
+// noted is a protocol error about a tool that was called, once it is known that there
+// is no such tool, or no such call of it.
+func (s *service) noted(ctx context.Context, method string, response mcplib.JSONRPCError) mcplib.JSONRPCError {
+	if method == string(mcplib.MethodToolsCall) && response.Error.Code != mcplib.INTERNAL_ERROR && !ofTransport[response.Error.Code] {
+		response.Error.Code, response.Error.Message = s.turnedAway(ctx, method, response.Error.Code, response.Error.Message)
+	}
+	return response
 }
 
 // wordedError is a protocol error of the library in this product's words, and

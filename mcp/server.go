@@ -122,6 +122,10 @@ type service struct {
 	log       *slog.Logger
 	waits     map[string]bool // tools that mostly wait
 
+	// unread is told of every message that reaches no tool, before whoever sent it
+	// is; nil where nobody has to know.
+	unread func(ctx context.Context, what string, err *errcode.Error) error
+
 	progressEvery time.Duration
 }
 
@@ -291,6 +295,19 @@ func (s *service) refuse(ctx context.Context, t tool, err *errcode.Error) *mcpli
 		}
 	}
 	return refusal(err)
+}
+
+// turnedAway gives the code and the words of the answer to a message that reached no
+// tool, once whoever has to be told of it has been. It may have been meant for one
+// whose refusals are kept.
+func (s *service) turnedAway(ctx context.Context, what string, code int, message string) (int, string) {
+	if s.unread == nil {
+		return code, message
+	}
+	if err := s.unread(ctx, what, errcode.New(errcode.Input, "", "%s", message)); err != nil {
+		return mcplib.INTERNAL_ERROR, errorText(s.worded(ctx, what, err))
+	}
+	return code, message
 }
 
 // panicText says that this program is at fault, and no more: the details are in

@@ -180,7 +180,7 @@ func TestTheApprovalsPageDoesWhatItSays(t *testing.T) {
 
 func callReview(arguments string) guard.ReviewView {
 	v := pendingReview()
-	v.Call = &decision.Call{Tool: "ledger.post", Resource: "tenant:north", Risk: "critical", Arguments: arguments, ArgsHash: strings.Repeat("a", 64), Policy: "ops", PolicyVersion: "p-1"}
+	v.Call = &decision.Call{Tool: "ledger.post", Resource: "tenant:north", Risk: "critical", Arguments: arguments, ArgsHash: strings.Repeat("a", 64), Policy: "ops", PolicyVersion: "p-1", TTL: 90_000}
 	v.Counterparty, v.Amount, v.Asset, v.PayTo, v.Network, v.Names, v.Facts = "ledger.post", "", "", "", "", nil, nil
 	v.Reasons = []decision.Reason{{Rule: "tool_approval", Detail: "every call of it needs a person"}}
 	return v
@@ -193,7 +193,7 @@ func TestAPersonSeesAllThatWillRun(t *testing.T) {
 	if exit != 0 {
 		t.Fatal(exit)
 	}
-	contains(t, "show", squeezed(out), long, `"thelastofit"`, `\u202eb`, `\u0020c\u001b[31m`, "ledger.post", "tenant:north", "critical", "reviewapprove4f1c22aa")
+	contains(t, "show", squeezed(out), long, `"thelastofit"`, `\u202eb`, `\u0020c\u001b[31m`, "ledger.post", "tenant:north", "critical", "goodfor1m30s", "reviewapprove4f1c22aa")
 	lacks(t, "show", out, "\u202e", "\x1b[31m", "pay ")
 	out, _, _ = q.run(t, "review", "show", "4f1c22aa", "--json")
 	var doc struct {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/settlewatch/settlewatch/guard"
+	"github.com/settlewatch/settlewatch/guard/approval"
 	"github.com/settlewatch/settlewatch/guard/decision"
 	"github.com/settlewatch/settlewatch/ingest"
 	"github.com/settlewatch/settlewatch/internal/errcode"
@@ -93,6 +94,10 @@ func (f *fakeGuard) Reviews(_ context.Context, q guard.ReviewQuery) (*guard.Revi
 		}
 	}
 	return &page, f.err
+}
+
+func (f *fakeGuard) SharedReceipt(_ context.Context, id string, key approval.HMACKey) (*approval.Receipt, error) {
+	return approval.Receipt{Kind: approval.ReceiptKind, SchemaVersion: approval.ReceiptV2, Resource: "tenant:\u200b  north", ReviewID: id}.Shared(key)
 }
 
 func (f *fakeGuard) Decide(ctx context.Context, d guard.Decision) ([]guard.ReviewView, error) {
@@ -214,6 +219,7 @@ type asking struct {
 	width  int
 	stdin  string
 	home   string
+	shared string    // CHP_RECEIPT_KEY
 	now    time.Time // noon unless given
 }
 
@@ -230,7 +236,7 @@ func (q asking) run(t *testing.T, args ...string) (stdout, stderr string, exit i
 		home = t.TempDir()
 	}
 	env.home = func() (string, error) { return home, nil }
-	env.getenv = func(string) string { return "" }
+	env.getenv = func(name string) string { return map[string]string{receiptKey: q.shared}[name] }
 	a := &app{stdin: strings.NewReader(q.stdin), stdout: &out, stderr: &errs, env: env, width: q.width, json: asksJSON(args), keyCost: 4}
 	if q.person != nil {
 		a.someone = q.person

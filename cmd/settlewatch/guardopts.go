@@ -119,6 +119,7 @@ type guardian interface {
 	Review(ctx context.Context, id string, wait time.Duration) (*guard.ReviewView, error)
 	Reviews(ctx context.Context, q guard.ReviewQuery) (*guard.ReviewPage, error)
 	Decide(ctx context.Context, d guard.Decision) ([]guard.ReviewView, error)
+	SharedReceipt(ctx context.Context, id string, key approval.HMACKey) (*approval.Receipt, error)
 	EndHold(ctx context.Context, id, note string) error
 	Holds(ctx context.Context) ([]guard.HoldView, error)
 	Freeze(ctx context.Context, counterparty, reason string) (string, error)

@@ -196,3 +196,68 @@ func TestAKeyThatDoesNotCountIsNotAskedFor(t *testing.T) {
 		t.Errorf("status %d, %s", exit, errs)
 	}
 }
+
+// Between two commands whoever can write to the log may have changed what stands in
+// it: what is signed is shown by the command that signs.
+func TestALongCallIsShownWholeBeforeThePassphraseIsAsked(t *testing.T) {
+	f, home := signing(t, nil)
+	long := strings.Repeat("0123456789", 200)
+	f.reviews = []guard.ReviewView{callReview(`{"end":"the last of it","long":"` + long + `"}`)}
+	out, errs, exit := asking{guard: f, home: home, width: 80, person: &fakePerson{secrets: []string{passphrase}}}.run(t, "review", "approve", "4f1c22aa", "--json")
+	if exit != 0 {
+		t.Fatalf("status %d, %s", exit, errs)
+	}
+	shown, _, asked := strings.Cut(errs, "to be signed: ")
+	if !asked || !strings.Contains(squeezed(shown), long) || !strings.Contains(shown, "the last of it") || !json.Valid([]byte(out)) {
+		t.Errorf("%s\n%.200s", errs, out)
+	}
+	for arguments, resource := range map[string]string{`{"to":"аcme"}`: "tenant:north", `{}`: "ten\u0430nt:north"} {
+		f.reviews = []guard.ReviewView{callReview(arguments)}
+		f.reviews[0].Call.Resource = resource
+		_, errs, _ = asking{guard: f, home: home, person: &fakePerson{secrets: []string{passphrase}}}.run(t, "review", "approve", "4f1c22aa")
+		if shown, _, _ := strings.Cut(errs, "to be signed: "); !strings.Contains(shown, "letters beyond ASCII") {
+			t.Errorf("nobody is warned: %s", errs)
+		}
+	}
+	f.reviews = []guard.ReviewView{callReview(`{"end":"the last of it"}`)}
+	_, errs, _ = asking{guard: f, home: home, person: &fakePerson{secrets: []string{passphrase}}}.run(t, "review", "approve", "4f1c22aa")
+	if !strings.HasPrefix(errs, "note: to be signed: approved r-4f1c22aa91d05be377c0a1e6: one call of ledger.post for tenant:north, with {\"end\":\"the last of it\"}\n") {
+		t.Errorf("%s", errs)
+	}
+}
+
+func TestAReceiptUnderASharedKeyIsPrintedForWhoAsks(t *testing.T) {
+	f, home := signing(t, nil)
+	f.reviews = []guard.ReviewView{callReview(`{}`), pendingReview()}
+	f.reviews[1].ID = "r-99999999aaaaaaaaaaaaaaaa"
+	run := func(key string, args ...string) (string, string, int) {
+		return asking{guard: f, home: home, person: &fakePerson{secrets: []string{passphrase}}, shared: key}.run(t, append([]string{"review", "approve"}, args...)...)
+	}
+	strong := strings.Repeat("k", 32)
+	for name, c := range map[string]struct {
+		key  string
+		args []string
+	}{
+		"no key":         {"", []string{"4f1c22aa", "--hmac"}},
+		"a short one":    {"k", []string{"4f1c22aa", "--hmac"}},
+		"with --json":    {strong, []string{"4f1c22aa", "--hmac", "--json"}},
+		"for a payment":  {strong, []string{"99999999", "--hmac"}},
+		"for one of two": {strong, []string{"4f1c22aa", "99999999", "--hmac"}},
+	} {
+		if out, errs, exit := run(c.key, c.args...); exit != 2 || out != "" || len(f.decisions) != 0 {
+			t.Errorf("%s: exit %d, %s%s", name, exit, out, errs)
+		}
+	}
+	out, errs, exit := run(strong, "4f1c22aa", "--hmac")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	var receipt map[string]string
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &receipt); exit != 0 || err != nil {
+		t.Fatalf("exit %d, %s%s, %v", exit, out, errs, err)
+	}
+	if receipt["schema_version"] != "1" || receipt["resource"] != "tenant:\u200b  north" || len(receipt["signature"]) != 64 || len(receipt) != 14 {
+		t.Errorf("%v", receipt)
+	}
+	if out, _, _ := run(strong, "4f1c22aa"); strings.Contains(out, "schema_version") {
+		t.Errorf("nobody asked for it: %s", out)
+	}
+}

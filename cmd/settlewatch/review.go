@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/settlewatch/settlewatch/guard"
+	"github.com/settlewatch/settlewatch/guard/approval"
 	"github.com/settlewatch/settlewatch/mcp"
 )
 
@@ -214,7 +216,9 @@ var before = map[string]string{"approved": "pending", "rejected": "pending", "re
 
 type decideOptions struct {
 	guarded
-	d guard.Decision
+	d    guard.Decision
+	hmac bool              // a receipt of version 1 as well
+	key  *approval.HMACKey // that it is signed with
 }
 
 func (a *app) reviewDecide(verb, decision, short, long string) *cobra.Command {
@@ -228,6 +232,16 @@ func (a *app) reviewDecide(verb, decision, short, long string) *cobra.Command {
 		if err := noBlank("ID", args); err != nil {
 			return err
 		}
+		if o.hmac {
+			if o.json {
+				return usage("--hmac prints a receipt, and --json the reviews: give one of them")
+			}
+			key, err := approval.NewHMACKey(a.env.getenv(receiptKey))
+			if err != nil {
+				return err
+			}
+			o.key = &key
+		}
 		return a.runDecide(ctx, o, args)
 	})
 	f := c.Flags()
@@ -236,7 +250,10 @@ func (a *app) reviewDecide(verb, decision, short, long string) *cobra.Command {
 	switch decision {
 	case "rejected":
 		f.BoolVar(&o.d.Freeze, "freeze", false, "also block every payment to the payee until it is unfrozen")
-	case "approved", "reopened":
+	case "approved":
+		f.BoolVar(&o.hmac, "hmac", false, "also print the receipt of a tool call as one of version 1, under the key in "+receiptKey)
+		o.operatorFlag(f)
+	case "reopened":
 		o.operatorFlag(f)
 	}
 	return c
@@ -256,11 +273,17 @@ func (a *app) runDecide(ctx context.Context, o decideOptions, args []string) err
 					return err
 				}
 				o.d.IDs = append(o.d.IDs, v.ID)
+				if o.hmac && v.Call == nil {
+					return usage("--hmac is for reviews of tool calls, and %s is of a payment", v.ID)
+				}
 				acts[i] = decided(o.d.Decision, v)
 				if v.Status != before[o.d.Decision] {
 					// No passphrase is asked for what cannot be; why is for the guard
 					// to say, which accepts nothing without a signature here.
 					_, err := g.Decide(ctx, guard.Decision{IDs: o.d.IDs[i:], Decision: o.d.Decision})
+					return err
+				}
+				if err := a.showBeforeSigning(ctx, &o.guarded, v); err != nil {
 					return err
 				}
 			}
@@ -287,6 +310,17 @@ func (a *app) runDecide(ctx context.Context, o decideOptions, args []string) err
 				}
 				a.put("", "  ", "for one "+what+", until "+moment(v.ExpiresAt)+"; to take it back:")
 				a.pasteable(o.again("review revoke " + shortID(ctx, g, v.ID)))
+				if o.key != nil {
+					receipt, err := g.SharedReceipt(ctx, v.ID, *o.key)
+					if err != nil {
+						return err
+					}
+					text, err := json.Marshal(receipt)
+					if err != nil {
+						return err
+					}
+					a.say("%s", visible(string(text)))
+				}
 			case o.d.Decision == "reopened":
 				a.put("", "  ", "pending again until "+moment(v.ExpiresAt))
 			case o.d.Freeze:
@@ -301,7 +335,8 @@ func (a *app) runDecide(ctx context.Context, o decideOptions, args []string) err
 // decided says what a decision is about, whom and how much it pays included.
 func decided(decision string, v *guard.ReviewView) string {
 	if v.Call != nil {
-		return decidedCall(decision, v)
+		text, _ := decidedCall(decision, v)
+		return text
 	}
 	who := payeeOf(v)
 	amount, _ := paid(v)

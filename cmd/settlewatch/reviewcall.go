@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
+	"github.com/settlewatch/settlewatch/cmd/settlewatch/inbox"
 	"github.com/settlewatch/settlewatch/guard"
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
@@ -17,17 +20,26 @@ func (a *app) showCall(r shownReview) {
 	c := r.Call
 	var s sheet
 	s.styled(statusStyle(r.Status), "status", a.stateOf(r, "call"), "")
-	s.styled(bold, "call", typed(c.Tool), mark("agent"))
-	s.styled(bold, "for", typed(c.Resource), mark("agent"))
+	s.styled(bold, "call", typed(visible(c.Tool)), mark("agent"))
+	s.styled(bold, "for", typed(visible(c.Resource)), mark("agent"))
 	s.styled(riskStyle(c.Risk), "risk", c.Risk, mark("policy"))
 	if c.Spend != nil {
 		s.styled(bold, "spends", typed(c.Spend.Notional+" "+c.Spend.Asset)+" ("+typed(c.Spend.Action)+")", mark("agent"))
 	}
 	s.row("policy", typed(c.Policy)+", version "+typed(c.PolicyVersion), mark("policy"))
+	if c.TTL > 0 {
+		s.row("good for", (time.Duration(c.TTL)*time.Millisecond).String()+" from the approval on", "")
+	}
 	a.asked(&s, r)
 	a.showSheet(&s)
 	a.put(bold, "", "arguments "+mark("agent")+":")
 	a.showArguments(c.Arguments)
+	switch {
+	case beyondASCII(c.Tool + c.Resource):
+		a.put(yellow, "! ", "what is called, or for what, has letters beyond ASCII: some look like others")
+	case beyondASCII(c.Arguments):
+		a.put(yellow, "! ", "the arguments hold letters beyond ASCII: some look like others")
+	}
 	a.showReasons("why a person is asked:", r.Reasons, r.whole)
 	for _, code := range r.Warnings {
 		a.put(yellow, "! ", warningText(code))
@@ -53,8 +65,42 @@ func riskStyle(risk string) string {
 	return map[string]string{"high": yellow, "critical": red}[risk]
 }
 
+// callCard is a review of a tool call as the inbox shows it, all arguments included.
+func callCard(v *guard.ReviewView) inbox.Card {
+	call := v.Call
+	tool, resource := typed(visible(call.Tool)), typed(visible(call.Resource))
+	c := inbox.Card{
+		ID: v.ID, Expires: v.ExpiresAt, Facts: factsOf(v), Amount: "one call of " + tool, To: resource, At: "policy " + typed(call.Policy) + ", risk " + call.Risk,
+		Whom: "for " + resource, Payee: call.Tool + "\n" + call.Resource,
+		Decisive: []inbox.Block{{Label: "call", Text: tool, Tone: inbox.Strong}, {Label: "for", Text: resource, Tone: inbox.Strong}, {Label: "risk", Text: call.Risk, Tone: tones[riskStyle(call.Risk)]}},
+	}
+	if call.Spend != nil {
+		c.Amount += ", " + typed(visible(call.Spend.Notional+" "+call.Spend.Asset))
+		c.Decisive = append(c.Decisive, inbox.Block{Label: "spends", Text: typed(visible(call.Spend.Notional + " " + call.Spend.Asset)), Tone: inbox.Strong})
+	}
+	c.Body = append(slices.Clone(c.Decisive), inbox.Block{}, inbox.Block{Text: "arguments " + mark("agent") + ":", Tone: inbox.Strong})
+	if beyondASCII(call.Tool + call.Resource + call.Arguments) {
+		c.Body = append(c.Body, inbox.Block{Lead: "! ", Text: "there are letters beyond ASCII: some look like others", Tone: inbox.Warn})
+	}
+	for _, line := range argumentLines(call.Arguments) {
+		c.Body = append(c.Body, inbox.Block{Lead: "  ", Text: line})
+	}
+	why, rules := reasonBlocks(v)
+	c.Why = strings.Join(rules, ", ")
+	c.Body = append(append(c.Body, inbox.Block{}), why...)
+	c.Body = append(c.Body, inbox.Block{}, inbox.Block{Label: "policy", Text: typed(call.Policy) + ", version " + typed(call.PolicyVersion)}, inbox.Block{Label: "review", Text: v.ID})
+	return c
+}
+
 // showArguments shows arguments whole, however long they are.
 func (a *app) showArguments(canonical string) {
+	for _, line := range argumentLines(canonical) {
+		a.put("", "  ", line)
+	}
+}
+
+// argumentLines are arguments for a screen, all of them.
+func argumentLines(canonical string) (lines []string) {
 	var doc jsjson.Doc
 	text := canonical
 	if doc.Parse([]byte(canonical)) == nil {
@@ -62,12 +108,15 @@ func (a *app) showArguments(canonical string) {
 	}
 	for line := range strings.Lines(text) {
 		for part := range slices.Chunk([]rune(visible(strings.TrimSuffix(line, "\n"))), whole) {
-			a.put("", "  ", string(part))
+			lines = append(lines, string(part))
 		}
 	}
-	if strings.ContainsFunc(canonical, func(r rune) bool { return r > unicode.MaxASCII }) {
-		a.put(yellow, "! ", "the arguments hold letters beyond ASCII: some look like others")
-	}
+	return lines
+}
+
+// beyondASCII reports whether a text has letters that may look like others.
+func beyondASCII(text string) bool {
+	return strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII })
 }
 
 // visible shows of JSON what a screen would hide or change: each such character as
@@ -93,20 +142,36 @@ func visible(line string) string {
 	return b.String()
 }
 
-// shownInNote is how much of the arguments stands beside what is to be signed.
+// shownInNote is how much of a call stands on the line that says what is signed.
 const shownInNote = 1200
 
-// decidedCall says what a decision on a call is about.
-func decidedCall(decision string, v *guard.ReviewView) string {
+// decidedCall says what a decision on a call is about. whole: that is all there is to
+// see of it.
+func decidedCall(decision string, v *guard.ReviewView) (text string, whole bool) {
 	c := v.Call
-	text := decision + " " + v.ID + ": one call of " + typed(c.Tool) + " for " + typed(c.Resource)
+	text = decision + " " + v.ID + ": one call of " + typed(visible(c.Tool)) + " for " + typed(visible(c.Resource))
 	if c.Spend != nil {
-		text += ", " + typed(c.Spend.Notional+" "+c.Spend.Asset)
+		text += ", " + typed(visible(c.Spend.Notional+" "+c.Spend.Asset))
 	}
-	if shown := visible(c.Arguments); len(shown) <= shownInNote {
-		return text + ", with " + shown
+	if full := text + ", with " + visible(c.Arguments); len(full) <= shownInNote {
+		return full, !beyondASCII(full)
 	}
-	return text + fmt.Sprintf(", with %d bytes of arguments, which settlewatch review show %s shows", len(c.Arguments), v.ID)
+	return text + fmt.Sprintf(", with %d bytes of arguments, which settlewatch review show %s shows", len(c.Arguments), v.ID), false
+}
+
+// showBeforeSigning shows all of a call that the line that says what is signed does not
+// show as it is. What another process showed of it before proves nothing: whoever can
+// write to the log may have changed it since.
+func (a *app) showBeforeSigning(ctx context.Context, o *guarded, v *guard.ReviewView) error {
+	if v.Call == nil {
+		return nil
+	}
+	if _, whole := decidedCall("", v); whole {
+		return nil
+	}
+	screen := &app{stdout: a.stderr, stderr: a.stderr, env: a.env, width: a.width}
+	screen.showReview(shownReview{ReviewView: v, o: o, id: v.ID, whole: true})
+	return screen.write(ctx)
 }
 
 // asked adds who asked, and what has become of it.

@@ -249,6 +249,9 @@ var decisive = []string{"pay", "to", "host", "network", "resource"}
 // reviewCard is a review as the inbox shows it: all that review show does, the
 // decisive facts first, then why a person is asked.
 func reviewCard(v *guard.ReviewView, now time.Time) inbox.Card {
+	if v.Call != nil {
+		return callCard(v)
+	}
 	p := payeeOf(v)
 	amount, _ := paid(v)
 	c := inbox.Card{ID: v.ID, Expires: v.ExpiresAt, Facts: factsOf(v), Amount: amount, To: p.to, Whom: whom(v, p), Payee: p.to + "\n" + strings.Join(p.hosts, "\n")}
@@ -298,7 +301,7 @@ func reviewCard(v *guard.ReviewView, now time.Time) inbox.Card {
 // factsOf stands for everything a review was opened with: what is shown of it but the
 // times from now, and how it stands.
 func factsOf(v *guard.ReviewView) string {
-	text, _ := json.Marshal([]any{v.ID, v.CreatedAt.UnixMilli(), v.Counterparty, v.Amount, v.Asset, v.Template, v.Reasons, v.Names, v.PayTo, v.Resource, v.Network, v.AskedBy, v.Facts}) // texts and numbers: it cannot fail
+	text, _ := json.Marshal([]any{v.ID, v.CreatedAt.UnixMilli(), v.Counterparty, v.Amount, v.Asset, v.Template, v.Reasons, v.Names, v.PayTo, v.Resource, v.Network, v.AskedBy, v.Facts, v.Call}) // texts and numbers: it cannot fail
 	return string(text)
 }
 

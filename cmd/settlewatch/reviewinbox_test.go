@@ -543,3 +543,22 @@ func TestAFullScreenNeedsATerminal(t *testing.T) {
 		}
 	}
 }
+
+func TestACallInTheInboxIsShownWithAllThatWillRun(t *testing.T) {
+	long := strings.Repeat("0123456789", 1000)
+	v := callReview(`{"end":"the last of it","long":"` + long + `"}`)
+	c := reviewCard(&v, noon)
+	text := ""
+	for _, b := range c.Body {
+		text += b.Lead + b.Label + " " + b.Text + "\n"
+	}
+	contains(t, "card", squeezed(text), long, `"thelastofit"`, "ledger.post", "tenant:north", "critical")
+	if c.Amount != "one call of ledger.post" || c.To != "tenant:north" {
+		t.Errorf("%s to %s", c.Amount, c.To)
+	}
+	// It is another one as soon as anything of the call is.
+	other := callReview(`{"end":"another"}`)
+	if factsOf(&other) == factsOf(&v) {
+		t.Error("two calls have the same facts")
+	}
+}

@@ -313,16 +313,18 @@ func (a Presented) bound(seen Inspection) *Refusal {
 		return &Refusal{CodeChangedArguments, "the arguments are not those that were approved"}
 	case r.Risk != seen.Risk:
 		return &Refusal{CodeRisk, "the risk is not the one that was approved"}
-	case !v2:
-		return nil
 	}
 	issued, expiry := r.Times()
 	_, most := lifetimes(a.Policy, a.Money)
+	longLived := expiry.Sub(issued).Seconds() > most
+	if !v2 && !longLived {
+		return nil
+	}
 	request := Request{Tool: r.Tool, Resource: r.Resource, ArgsHash: r.ArgsHash, PolicyHash: policyHash, Money: a.Money}
 	switch {
-	case r.RequestHash != request.Hash():
+	case v2 && r.RequestHash != request.Hash():
 		return &Refusal{CodeBinding, "the receipt is for another payment"}
-	case expiry.Sub(issued).Seconds() > most:
+	case longLived:
 		return &Refusal{CodeTTLExceedsPolicy, "the receipt lives longer than the policy allows"}
 	}
 	return nil

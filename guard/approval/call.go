@@ -2,10 +2,13 @@ package approval
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
 	"github.com/settlewatch/settlewatch/guard/canon"
@@ -223,6 +226,65 @@ func sourced(what string, raw json.RawMessage) (jsjson.Node, *Refusal) {
 		return jsjson.Node{}, ambiguous("%s: %v", what, err)
 	}
 	return doc.Root(), nil
+}
+
+// exact refuses a call with a number that its hash does not hold to the last digit.
+func (c Call) exact() *Refusal {
+	for _, raw := range []json.RawMessage{c.Arguments, c.Host.Bound} {
+		var doc jsjson.Doc
+		if raw == nil || doc.Parse(raw) != nil {
+			continue // [Call.Bind] has read them
+		}
+		if number := rounded(doc.Root()); number != "" {
+			return ambiguous("arguments: %s has more digits than a double keeps; write it as text", plain.Quote(number, 40))
+		}
+	}
+	return nil
+}
+
+// rounded is a number whose canonical form has another value, "" when there is none.
+// Its hash would be that of its neighbours, and a person would be shown one of them:
+// what makes the call may well read every digit.
+func rounded(n jsjson.Node) string {
+	switch n.Kind() {
+	case jsjson.Number:
+		if digits, exponent := scientific(string(n.Raw())); digits != "" {
+			d, e := scientific(string(jsjson.AppendNumber(nil, n.Float())))
+			if d != digits || e != exponent {
+				return string(n.Raw())
+			}
+		}
+	case jsjson.Array:
+		for v := range n.Elements() {
+			if number := rounded(v); number != "" {
+				return number
+			}
+		}
+	case jsjson.Object:
+		for _, v := range n.Members() {
+			if number := rounded(v); number != "" {
+				return number
+			}
+		}
+	}
+	return ""
+}
+
+// scientific is the size of a JSON number as its digits, without zeros at either end,
+// behind a point, and a power of ten; "" for zero.
+func scientific(number string) (digits string, exponent int) {
+	mantissa, power, _ := strings.Cut(strings.ToLower(strings.TrimPrefix(number, "-")), "e")
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits = strings.TrimLeft(whole+fraction, "0")
+	if digits == "" {
+		return "", 0
+	}
+	exponent, err := strconv.Atoi(cmp.Or(power, "0"))
+	if err != nil {
+		return number, 0 // like no number that a double has
+	}
+	exponent += len(digits) - len(fraction)
+	return strings.TrimRight(digits, "0"), exponent
 }
 
 // agree holds what the model passes under a name to what the host sets. They are

@@ -8,6 +8,7 @@ import (
 
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
 	"github.com/settlewatch/settlewatch/guard/canon"
+	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
 
@@ -170,6 +171,31 @@ func (r Receipt) Times() (issued, expiry time.Time) {
 	issued, _ = time.Parse(time.RFC3339, r.IssuedAt)
 	expiry, _ = time.Parse(time.RFC3339, r.Expiry)
 	return issued, expiry
+}
+
+// Shared is a receipt of version 2 as one of version 1, for those who know no other:
+// the same decision under the same nonce, so that who uses one up uses up both. The
+// error is an E_USAGE: there is no key.
+func (r Receipt) Shared(key HMACKey) (*Receipt, error) {
+	if len(key.secret) == 0 {
+		return nil, errcode.New(errcode.Usage, "", "there is no key for HMAC receipts")
+	}
+	v1 := r.reduced()
+	v1.Signature = key.mac(v1.Body())
+	return &v1, nil
+}
+
+// Renders reports whether a receipt of version 1 says what one of version 2 does.
+func (r Receipt) Renders(v2 Receipt) bool {
+	r.Signature = ""
+	return r == v2.reduced()
+}
+
+// reduced is a receipt of version 2 with what one of version 1 has, unsigned.
+func (r Receipt) reduced() Receipt {
+	r.SchemaVersion, r.Signature = ReceiptV1, ""
+	r.ReviewID, r.DecisionHash, r.RequestHash, r.PolicyHash, r.Canon, r.KeyID = "", "", "", "", "", ""
+	return r
 }
 
 // stampForm is the form of the instants we write: that of Date.toISOString.

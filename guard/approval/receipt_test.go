@@ -825,3 +825,24 @@ func FuzzParseReceipt(f *testing.F) {
 		}
 	})
 }
+
+func TestAReceiptUnderASharedKeyLivesNoLongerThanThePolicySays(t *testing.T) {
+	i := issue(mustPolicy(t, toolPolicy), hostedCall(t, postCall), Allow)
+	made := i.HMAC(strongKey).Receipt
+	keys := trusted()
+	keys.AllowHMAC = true
+	for _, c := range []struct {
+		seconds int
+		code    string
+	}{{120, ""}, {121, CodeTTLExceedsPolicy}} { // of the policy
+		r := *made
+		r.Expiry = stamp(noon.Add(time.Duration(c.seconds) * time.Second))
+		r.Signature = strongKey.mac(r.Body())
+		p := present(i, &r)
+		if p.Keys = keys; c.code == "" {
+			authorises(t, Authorize(p))
+		} else {
+			denies(t, c.code, Authorize(p))
+		}
+	}
+}

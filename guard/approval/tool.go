@@ -101,6 +101,9 @@ const (
 // person has to read them, and the log keeps them.
 const MaxArguments = 64 << 10
 
+// maxName bounds the name of a tool or a resource in bytes, so that all of it is shown.
+const maxName = 2048
+
 // Inspect looks at a call, and no further than to the first thing that is wrong
 // with it. A nil policy is one that could not be read: the call is ambiguous.
 func Inspect(p *ToolPolicy, c Call) Inspection {
@@ -159,6 +162,9 @@ func (i *Inspection) failed(rule, code, detail string) *Refusal {
 }
 
 func (i *Inspection) names(rule, what, value string) *Refusal {
+	if len(value) > maxName {
+		return i.failed(rule, CodeAmbiguous, "the "+what+" has a name of "+strconv.Itoa(len(value))+" bytes, more than the "+strconv.Itoa(maxName)+" a person is shown")
+	}
 	if !utf8.ValidString(value) || Ambiguous(value) {
 		return i.failed(rule, CodeAmbiguous, "the "+what+" "+plain.Quote(value, 80)+" does not name one thing")
 	}
@@ -181,6 +187,9 @@ func (i *Inspection) arguments(p *ToolPolicy, c Call) *Refusal {
 	i.Bound = bound
 	i.passed(RuleHostBinding, strconv.Itoa(len(bound.Keys))+" of the arguments are the host's")
 	hash, refused := argumentsHash(bound.Arguments)
+	if refused == nil {
+		refused = c.exact()
+	}
 	if refused != nil {
 		return i.failed(RuleArgsHash, refused.Code, refused.Detail)
 	}

@@ -13,6 +13,7 @@ type ReceiptState struct {
 	Authorized
 	Seq     int64     // of the line that holds it
 	At      time.Time // of that line
+	Actor   string    // likewise: who asked, where no person was asked
 	BurntAt time.Time // when it was used for a call; zero while it was not
 	void    bool      // a refusal used it up
 	counted string    // where it stands in spends
@@ -93,7 +94,7 @@ func (f *fold) issue(l *line, b *Authorized, doubtful bool) {
 		}
 		f.keep(r)
 	}
-	f.count(&ReceiptState{Authorized: *b, Seq: l.Seq, At: l.At})
+	f.count(&ReceiptState{Authorized: *b, Seq: l.Seq, At: l.At, Actor: l.Actor})
 }
 
 // count puts a receipt in its places.

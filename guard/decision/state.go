@@ -232,22 +232,35 @@ func (s *State) ReviewsBefore(seq int64) iter.Seq[*ReviewState] {
 
 // PendingFor is the pending review of the same intent, nil when there is none.
 func (s *State) PendingFor(in Intent, now time.Time) *ReviewState {
-	return s.liveFor(in, StatusPending, now)
+	return s.liveFor(in, StatusPending, now, anybody)
 }
 
 // UsableFor is the oldest approval of the same intent that is neither used nor
 // expired; nil when there is none.
 func (s *State) UsableFor(in Intent, now time.Time) *ReviewState {
-	return s.liveFor(in, StatusApproved, now)
+	return s.liveFor(in, StatusApproved, now, anybody)
 }
 
-func (s *State) liveFor(in Intent, status string, now time.Time) (found *ReviewState) {
+// AskedFor is the oldest pending review of the same intent, or else the oldest
+// approval of it that is neither used nor expired, that one actor has asked for; nil
+// when there is neither.
+func (s *State) AskedFor(in Intent, actor string, now time.Time) *ReviewState {
+	own := func(r *ReviewState) bool { return r.Actor == actor }
+	if r := s.liveFor(in, StatusPending, now, own); r != nil {
+		return r
+	}
+	return s.liveFor(in, StatusApproved, now, own)
+}
+
+func anybody(*ReviewState) bool { return true }
+
+func (s *State) liveFor(in Intent, status string, now time.Time, whose func(*ReviewState) bool) (found *ReviewState) {
 	key := intentKey(in)
 	s.live.Ascend(key, func(k string, r *ReviewState) bool {
 		if !strings.HasPrefix(k, key) {
 			return false
 		}
-		if r.Status(now) == status {
+		if r.Status(now) == status && whose(r) {
 			found = r
 		}
 		return found == nil
