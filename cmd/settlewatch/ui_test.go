@@ -129,3 +129,19 @@ func TestHostNamesAreNotGuessed(t *testing.T) {
 		seen[label] = true
 	}
 }
+
+// An approval of a tool call lets run what its page shows, so the page shows all of it.
+func TestACallOnThePagesIsShownWithAllThatWillRun(t *testing.T) {
+	long := strings.Repeat("0123456789", 1000)
+	v := callReview(`{"end":"the last of it","hidden":"\u202e","long":"` + long + `"}`)
+	c := uiCard(&v)
+	if c.Call == nil || c.Amount != "one call of ledger.post" || c.To != "tenant:north" {
+		t.Fatalf("%+v", c)
+	}
+	contains(t, "card", squeezed(strings.Join(c.Call.Arguments, "")), long, `"thelastofit"`, `\u202e`)
+	rows := ""
+	for _, r := range c.Rows {
+		rows += r.Label + " " + r.Value + "\n"
+	}
+	contains(t, "card", rows, "call ledger.post", "for tenant:north", "risk critical")
+}

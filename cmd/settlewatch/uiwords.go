@@ -3,6 +3,7 @@ package main
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/settlewatch/settlewatch/cmd/settlewatch/ui"
 	"github.com/settlewatch/settlewatch/guard"
@@ -17,6 +18,9 @@ func uiWords(again func(command string) string) ui.Words {
 
 // uiCard is a review as `review show` has it: every fact, and where it comes from.
 func uiCard(v *guard.ReviewView) ui.Card {
+	if v.Call != nil {
+		return uiCallCard(v)
+	}
 	p := payeeOf(v)
 	amount, key := paid(v)
 	c := ui.Card{Amount: clean(amount), To: clean(p.to), Account: p.to}
@@ -58,11 +62,7 @@ func uiCard(v *guard.ReviewView) ui.Card {
 	if v.Template != "" {
 		row("template", typed(v.Template), "agent")
 	}
-	asker := "somebody on this machine (stdio or the command line)"
-	if v.AskedBy != "" {
-		asker = plain.Quote(v.AskedBy, whole)
-	}
-	row("asked by", asker, "")
+	row("asked by", askerOf(v), "")
 	for _, f := range v.Facts {
 		if !slices.Contains([]string{"amount", "asset", "counterparty", "host", "network", "pay_to", "resource", "template"}, f.Name) {
 			row(factLabel(f.Name), typed(f.Value), f.Origin)
@@ -76,8 +76,48 @@ func uiCard(v *guard.ReviewView) ui.Card {
 	} else if c.Account == "" {
 		c.Account = payment.Display(v.Counterparty)
 	}
-	for _, r := range v.Reasons {
-		c.Evidence = append(c.Evidence, ui.Reason{Rule: clean(r.Rule), Detail: clean(r.Detail), Evidence: r.Evidence, More: max(r.Total, len(r.Evidence)) - len(r.Evidence)})
+	c.Evidence = uiReasons(v)
+	return c
+}
+
+// uiCallCard is a review of a tool call as `review show` has it.
+func uiCallCard(v *guard.ReviewView) ui.Card {
+	call := v.Call
+	tool, resource := typed(visible(call.Tool)), typed(visible(call.Resource))
+	c := ui.Card{
+		Amount: "one call of " + tool, To: resource, Evidence: uiReasons(v),
+		Call: &ui.Call{Tool: tool, Resource: resource, Arguments: argumentLines(call.Arguments), Alike: beyondASCII(call.Tool + call.Resource + call.Arguments)},
+	}
+	row := func(label, value, from string) {
+		c.Rows = append(c.Rows, ui.Row{Label: label, Value: clean(value), Origin: from})
+	}
+	row("call", tool, "agent")
+	row("for", resource, "agent")
+	row("risk", call.Risk, "policy")
+	if call.Spend != nil {
+		row("spends", typed(visible(call.Spend.Notional+" "+call.Spend.Asset))+" ("+typed(call.Spend.Action)+")", "agent")
+	}
+	row("policy", typed(call.Policy)+", version "+typed(call.PolicyVersion), "policy")
+	if call.TTL > 0 {
+		row("good for", (time.Duration(call.TTL)*time.Millisecond).String()+" from the approval on", "")
+	}
+	row("asked by", askerOf(v), "")
+	if v.Used != nil {
+		row("used by", usedBy(v.Used), "")
 	}
 	return c
+}
+
+func askerOf(v *guard.ReviewView) string {
+	if v.AskedBy != "" {
+		return plain.Quote(v.AskedBy, whole)
+	}
+	return "somebody on this machine (stdio or the command line)"
+}
+
+func uiReasons(v *guard.ReviewView) (all []ui.Reason) {
+	for _, r := range v.Reasons {
+		all = append(all, ui.Reason{Rule: clean(r.Rule), Detail: clean(r.Detail), Evidence: r.Evidence, More: max(r.Total, len(r.Evidence)) - len(r.Evidence)})
+	}
+	return all
 }

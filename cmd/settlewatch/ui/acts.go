@@ -146,6 +146,13 @@ func (q *request) batch() error {
 	if err := q.still(ctx, ids, shown); err != nil {
 		return err
 	}
+	for _, id := range ids {
+		if v, err := q.g.Review(ctx, id, 0); err != nil {
+			return err
+		} else if v.Call != nil {
+			return errcode.New(errcode.Input, "", "a tool call is decided by itself, on a page that shows all of it")
+		}
+	}
 	if q.text("sure") == "" {
 		s, err := q.g.Log().Read(ctx)
 		if err != nil {

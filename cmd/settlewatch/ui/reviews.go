@@ -243,7 +243,9 @@ func (q *request) choose(ctx context.Context, s *decision.State, f filter) error
 	found = found[:min(len(found), mostBatch)]
 	p := batchPage{Text: clean(f.text), Back: link(q.r, "many", ""), More: next != ""}
 	for i := range found {
-		p.Cards = append(p.Cards, q.card(s, &found[i], false))
+		if found[i].Call == nil { // a call is approved with all of it in sight
+			p.Cards = append(p.Cards, q.card(s, &found[i], false))
+		}
 	}
 	q.render(http.StatusOK, "batch", "reviews", p)
 	return nil

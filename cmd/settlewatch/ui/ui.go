@@ -62,6 +62,15 @@ type Card struct {
 	Rows     []Row
 	Account  string // what names the counterparty in a link
 	Evidence []Reason
+	Call     *Call // what an approval lets run, where it is no payment
+}
+
+// Call is a tool call as people read it: all of it, since it runs as it is shown
+// (approvals contract, section 9.7b).
+type Call struct {
+	Tool, Resource string
+	Arguments      []string // lines; whatever a screen would hide stands as an escape
+	Alike          bool     // there are letters beyond ASCII, some of which look like others
 }
 
 // Row is a fact of a card and where it comes from.

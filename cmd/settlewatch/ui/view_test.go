@@ -1,10 +1,13 @@
 package ui
 
 import (
+	"crypto/rand"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/settlewatch/settlewatch/guard"
 	"github.com/settlewatch/settlewatch/guard/decision"
 	"github.com/settlewatch/settlewatch/ingest"
 )
@@ -119,5 +122,41 @@ func TestADecisionIsHeldToWhatWasShown(t *testing.T) {
 	}
 	if shownOf(r, "pending") != first {
 		t.Error("the same is taken for another")
+	}
+}
+
+// A person approves what the card shows: of a tool call all that will run, in words of
+// its own, and nothing about money.
+func TestACardOfACallShowsWhatWillRun(t *testing.T) {
+	u := &UI{o: Options{Words: Words{Command: func(c string) string { return c }, Warning: func(w string) string { return w }, Network: func(n string) string { return n }}}, now: time.Now}
+	u.sessions.init(rand.Reader)
+	if err := u.parse(); err != nil {
+		t.Fatal(err)
+	}
+	view := &guard.ReviewView{ID: "r-1", Status: decision.StatusPending}
+	call := card{Waiting: true, Alone: true, View: view, Card: Card{Amount: "one call of ledger.post", To: "tenant:north", Call: &Call{Tool: "ledger.post", Resource: "tenant:north",
+		Arguments: []string{"{", `  "to": "<script>"`, "}"}, Alike: true}}}
+	payment := card{Waiting: true, Alone: true, View: view, Card: Card{Amount: "1 USDC", To: "0x1"}}
+	for name, test := range map[string]struct {
+		card
+		want, never []string
+	}{
+		"a call":    {call, []string{"What will run", "&lt;script&gt;", "run once, for", "letters beyond ASCII", "ledger.post"}, []string{"be paid once", "block every payment", "<script>"}},
+		"a payment": {payment, []string{"be paid once", "block every payment"}, []string{"What will run"}},
+	} {
+		var b strings.Builder
+		if err := u.pages["review"].ExecuteTemplate(&b, "card", test.card); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range test.want {
+			if !strings.Contains(b.String(), w) {
+				t.Errorf("%s: %q is not there", name, w)
+			}
+		}
+		for _, w := range test.never {
+			if strings.Contains(b.String(), w) {
+				t.Errorf("%s: %q is there", name, w)
+			}
+		}
 	}
 }
