@@ -235,7 +235,7 @@ func (a *app) operatorShow() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		content, err := readKey(file)
+		content, err := a.readKey(file)
 		if err != nil {
 			return err
 		}
@@ -262,11 +262,16 @@ func (a *app) operatorShow() *cobra.Command {
 	return c
 }
 
-func readKey(file string) ([]byte, error) {
+// readKey reads a key file, which nobody but its owner may read (approvals contract,
+// section 9.3).
+func (a *app) readKey(file string) ([]byte, error) {
 	content, err := safefile.ReadFile(file, decision.MaxKeyFile)
 	if err != nil {
 		return nil, errcode.Wrap(bare(err), errcode.OperatorKey, "settlewatch operator init makes one; --operator-key names another file",
 			"read the operator's key %s", plain.Quote(file, plain.Detail))
+	}
+	if perm := a.perm(file); perm&0o077 != 0 {
+		return nil, errcode.New(errcode.OperatorKey, "chmod 600 "+shellWord(file), "use the operator's key %s: others may read or change it (mode %04o)", plain.Quote(file, plain.Detail), perm)
 	}
 	return content, nil
 }
@@ -297,11 +302,8 @@ func (a *app) operatorKey(operators []decision.Operator, o *guarded) (file strin
 	if file, err = a.keyFile(o.operator); err != nil {
 		return "", nil, err
 	}
-	if content, err = readKey(file); err != nil {
+	if content, err = a.readKey(file); err != nil {
 		return file, nil, err
-	}
-	if perm := a.perm(file); perm&0o077 != 0 {
-		a.note("note: others may read the operator's key (mode %04o). try: chmod 600 %s", perm, shellWord(file))
 	}
 	name, public, err := decision.KeyInfo(content)
 	if err != nil {

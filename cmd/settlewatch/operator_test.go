@@ -66,6 +66,14 @@ func TestAnOperatorsKeyIsMadeOnATerminal(t *testing.T) {
 	if exit != 0 || !strings.Contains(shown, "name          ana") {
 		t.Errorf("status %d, %s%s", exit, shown, errs)
 	}
+	// One that others may read is not used, whatever for.
+	if err := os.Chmod(file, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	shown, errs, exit = asking{guard: &fakeGuard{}, home: home}.run(t, "operator", "show")
+	if exit != 1 || shown != "" || !strings.Contains(errs, "E_OPERATOR_KEY: use the operator's key") || !strings.Contains(errs, "try: chmod 600 "+file) {
+		t.Errorf("status %d, %s%s", exit, shown, errs)
+	}
 }
 
 func TestAKeyIsNotMadeWithoutAPersonOrAPassphrase(t *testing.T) {

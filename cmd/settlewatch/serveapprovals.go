@@ -152,7 +152,7 @@ func (a *app) operatorSide(o *serveOptions, l lateGuard) (mcp.Operator, func(), 
 	if err != nil {
 		return nil, nothing, err
 	}
-	content, err := readKey(file)
+	content, err := a.readKey(file)
 	if err != nil {
 		return nil, nothing, err
 	}
