@@ -553,25 +553,30 @@ type PaidThere struct {
 // Any tells whether there is any payment.
 func (p PaidThere) Any() bool { return p != PaidThere{} }
 
+// count notes how many payments had one of the outcomes.
+func (p *PaidThere) count(outcome, n int64) {
+	switch outcome {
+	case outcomeSettled:
+		p.Settled = n
+	case outcomeFailed:
+		p.Failed = n
+	case outcomeAmbiguous:
+		p.Ambiguous = n
+	default:
+		p.Open = n
+	}
+}
+
 // PaidAt counts the payments to a host, and those of them to one payee. They are
 // counted as they come, so nothing is scanned (guard contract, section 1,
 // payee_changed).
 func (v *View) PaidAt(host, payee int64) (atHost, toPayee PaidThere, err error) {
 	err = v.scan(v.ctx, "SELECT payee, outcome, payments FROM paid WHERE host = ? AND payee IN (0, ?)", []any{host, payee}, func(row []driver.Value) error {
-		p, n := &atHost, integer(row[2])
+		p := &atHost
 		if integer(row[0]) != 0 {
 			p = &toPayee
 		}
-		switch integer(row[1]) {
-		case outcomeOpen:
-			p.Open = n
-		case outcomeSettled:
-			p.Settled = n
-		case outcomeFailed:
-			p.Failed = n
-		case outcomeAmbiguous:
-			p.Ambiguous = n
-		}
+		p.count(integer(row[1]), integer(row[2]))
 		return nil
 	})
 	return atHost, toPayee, err

@@ -126,19 +126,6 @@ func (v *View) PaidThrough(name int64, limit int) ([]PaidTo, error) {
 	return out, nil
 }
 
-func (p *PaidThere) count(outcome, n int64) {
-	switch outcome {
-	case outcomeSettled:
-		p.Settled = n
-	case outcomeFailed:
-		p.Failed = n
-	case outcomeAmbiguous:
-		p.Ambiguous = n
-	default:
-		p.Open = n
-	}
-}
-
 func (p *PaidThere) all() int64 { return p.Settled + p.Open + p.Failed + p.Ambiguous }
 
 // NewestRuns gives runs from the end of the listing, after so many.
