@@ -177,8 +177,7 @@ func shown(text string) string { return plain.Clean(text, plain.Detail) }
 // it gives none and the answer permits nothing, the refusal is the line.
 func (g *Guard) answer(ctx context.Context, q *toolCase, decide func(s *decision.State) (*ToolAnswer, []decision.Body, *approval.Receipt, error)) (*ToolAnswer, error) {
 	var a *ToolAnswer
-	wrote := false
-	s, err := g.update(ctx, q.actor, func(s *decision.State) (bodies []decision.Body, err error) {
+	seq, err := g.said(ctx, q.actor, func(s *decision.State) (bodies []decision.Body, err error) {
 		var presented *approval.Receipt
 		if a, bodies, presented, err = decide(s); err != nil {
 			return nil, err
@@ -191,17 +190,29 @@ func (g *Guard) answer(ctx context.Context, q *toolCase, decide func(s *decision
 			}
 			bodies = []decision.Body{line}
 		}
-		wrote = len(bodies) > 0
 		return bodies, nil
 	})
 	if err != nil {
-		// What is not on disk was not said (approvals contract, section 8.4).
 		return nil, err
 	}
-	if wrote {
-		a.Seq = s.Lines()
-	}
+	a.Seq = seq
 	return a, nil
+}
+
+// said runs decide under the lock of the log and gives the number of the last line it
+// wrote, 0 for none. Where there is an error nothing is on disk, and what is not on
+// disk was not said (approvals contract, section 8.4).
+func (g *Guard) said(ctx context.Context, actor string, decide func(s *decision.State) ([]decision.Body, error)) (seq int64, err error) {
+	wrote := false
+	s, err := g.update(ctx, actor, func(s *decision.State) (bodies []decision.Body, err error) {
+		bodies, err = decide(s)
+		wrote = len(bodies) > 0
+		return bodies, err
+	})
+	if err != nil || !wrote {
+		return 0, err
+	}
+	return s.Lines(), nil
 }
 
 // Refused writes down that a tool refused a question that could not be read. Only

@@ -425,8 +425,7 @@ func (q *financeCase) deny(a *FinanceAnswer, code, detail string, now time.Time)
 // finance decides under the lock of the log, as answer does.
 func (g *Guard) finance(ctx context.Context, q *financeCase, decide func(s *decision.State, a *FinanceAnswer, now time.Time) ([]decision.Body, error)) (*FinanceAnswer, error) {
 	var a *FinanceAnswer
-	wrote := false
-	s, err := g.update(ctx, q.actor, func(s *decision.State) (bodies []decision.Body, err error) {
+	seq, err := g.said(ctx, q.actor, func(s *decision.State) (bodies []decision.Body, err error) {
 		a = &FinanceAnswer{Advisory: q.advisory}
 		now := g.now()
 		switch why := g.stopped(s, q.toolCase); {
@@ -440,15 +439,12 @@ func (g *Guard) finance(ctx context.Context, q *financeCase, decide func(s *deci
 		default:
 			bodies, err = decide(s, a, now)
 		}
-		wrote = len(bodies) > 0
 		return bodies, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	if wrote {
-		a.Seq = s.Lines()
-	}
+	a.Seq = seq
 	return a, nil
 }
 
