@@ -187,7 +187,7 @@ func (a *app) showReport(o *auditOptions, r *decision.Report, own bool) {
 	if !r.Exists && r.Unsound == nil {
 		s.row("lines", "none: nothing has been decided here yet", "")
 	} else {
-		s.row("lines", number(r.Lines), "")
+		s.row("lines", plain.Number(r.Lines), "")
 	}
 	if !r.At.IsZero() {
 		s.row("last line", moment(r.At), "")
@@ -196,7 +196,7 @@ func (a *app) showReport(o *auditOptions, r *decision.Report, own bool) {
 		s.row("last sig", r.Sig, "")
 	}
 	if r.Torn > 0 {
-		s.styled(yellow, "torn", plural(r.Torn, "byte")+" after the last whole line, which a crash has left; the next writer sets them aside", "")
+		s.styled(yellow, "torn", plain.Plural(r.Torn, "byte")+" after the last whole line, which a crash has left; the next writer sets them aside", "")
 	}
 	a.showSheet(&s)
 	// The two lines a script looks for stand as they are, on a screen of any width.
@@ -204,7 +204,7 @@ func (a *app) showReport(o *auditOptions, r *decision.Report, own bool) {
 	if u := r.Unsound; u != nil {
 		where := ""
 		if u.Line > 0 {
-			where = "line " + number(u.Line) + ": "
+			where = "line " + plain.Number(u.Line) + ": "
 		}
 		a.put(red, "", "the log does not verify: "+where+u.Reason)
 		if !own {
@@ -226,7 +226,7 @@ func (a *app) showReport(o *auditOptions, r *decision.Report, own bool) {
 	if r.Pinned < r.Lines && r.Exists {
 		what := "a cut end would not show. to pin it, keep this elsewhere and verify with --checkpoint:"
 		if r.Pinned > 0 {
-			what = "the checkpoint pins the first " + plural(r.Pinned, "line") + "; a cut behind them would not show. to pin the rest, keep this elsewhere:"
+			what = "the checkpoint pins the first " + plain.Plural(r.Pinned, "line") + "; a cut behind them would not show. to pin the rest, keep this elsewhere:"
 		}
 		if !own {
 			what, _, _ = strings.Cut(what, " to pin ")
@@ -374,9 +374,9 @@ func (a *app) runAside(ctx context.Context, o *guarded, verb string) error {
 	var s sheet
 	s.row("set aside", c.File, "")
 	s.row("sha256", c.SHA256, "")
-	s.row("lines", number(c.Lines), "")
-	s.row("carried on", plural(int64(c.Freezes), "freeze")+", "+plural(int64(c.Rejections), "rejection")+", "+plural(int64(c.Pending), "pending review")+", "+
-		plural(int64(c.Holds), "hold"), "")
+	s.row("lines", plain.Number(c.Lines), "")
+	s.row("carried on", plain.Plural(int64(c.Freezes), "freeze")+", "+plain.Plural(int64(c.Rejections), "rejection")+", "+plain.Plural(int64(c.Pending), "pending review")+", "+
+		plain.Plural(int64(c.Holds), "hold"), "")
 	a.showSheet(&s)
 	text := "a new log has begun. approvals were not carried on; an agent that still needs one asks again."
 	if o.checkpoint != "" {

@@ -90,7 +90,7 @@ func (a *app) showLedger(o *auditOptions, path string, rows approval.LedgerAncho
 	}
 	var s sheet
 	s.row("ledger", path, "")
-	s.row("rows", number(rows.Count), "")
+	s.row("rows", plain.Number(rows.Count), "")
 	s.row("head sig", rows.HeadSig, "")
 	a.showSheet(&s)
 	a.say("tail: %s", tail)

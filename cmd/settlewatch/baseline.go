@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+
+	"github.com/settlewatch/settlewatch/internal/plain"
 )
 
 func (a *app) baseline() *cobra.Command {
@@ -33,7 +35,7 @@ operators in the policy it counts only when one of them signs it.`,
 				a.answer(object{{"shape", "baseline/1"}, {"open", open}, {"damaged", damaged}})
 				return nil
 			}
-			a.put("", "", "made history of "+plural(int64(open), "open operation")+" and "+plural(int64(damaged), "damaged run")+"; what was spent still counts")
+			a.put("", "", "made history of "+plain.Plural(int64(open), "open operation")+" and "+plain.Plural(int64(damaged), "damaged run")+"; what was spent still counts")
 			return nil
 		})
 	})

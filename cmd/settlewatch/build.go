@@ -101,7 +101,7 @@ func (a *app) runBuild(ctx context.Context, o buildOptions, files []string) erro
 		if err != nil {
 			return err
 		}
-		a.note("stored %s in %s", plural(int64(stored), "receipt"), plain.Quote(string(o.out), plain.Detail))
+		a.note("stored %s in %s", plain.Plural(int64(stored), "receipt"), plain.Quote(string(o.out), plain.Detail))
 	}
 	if o.json {
 		document, err := leave(ctx, func() ([]byte, error) { return assemble.AppendBuild(nil, runs, template, o.status), nil })
@@ -242,7 +242,7 @@ func (a *app) showBuild(runs []assemble.Built, template *assemble.Resolved, stat
 		total := len(run.Run.Receipts)
 		a.say("")
 		a.say("run %s: %s, %d full, %d partial, %s in no operation", plain.Clean(run.ID, plain.Detail),
-			plural(int64(total), "operation"), full, total-full, plural(int64(len(run.Run.Unassigned)), "event"))
+			plain.Plural(int64(total), "operation"), full, total-full, plain.Plural(int64(len(run.Run.Unassigned)), "event"))
 		if len(t.rows) > 0 {
 			a.show(&t)
 		}

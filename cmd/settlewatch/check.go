@@ -147,7 +147,7 @@ func (a *app) showVerdict(ctx context.Context, g guardian, o *checkOptions, v *g
 	if v.ReviewID != "" {
 		s.row("review", v.ReviewID, "")
 	}
-	s.row("checked", plural(v.Checked.Events, "event")+" of "+plural(v.Checked.Runs, "run")+", until "+dash(v.Checked.Through), "")
+	s.row("checked", plain.Plural(v.Checked.Events, "event")+" of "+plain.Plural(v.Checked.Runs, "run")+", until "+dash(v.Checked.Through), "")
 	a.showSheet(&s)
 	switch {
 	case v.Hold != nil:

@@ -125,7 +125,7 @@ operators in the policy it counts only when one of them signs it.`,
 				a.answer(object{{"shape", "damage-ack/1"}, {"runs", n}})
 				return nil
 			}
-			a.put("", "", fmt.Sprintf("acknowledged %s (%s)", what, plural(int64(n), "run")))
+			a.put("", "", fmt.Sprintf("acknowledged %s (%s)", what, plain.Plural(int64(n), "run")))
 			return nil
 		})
 	})

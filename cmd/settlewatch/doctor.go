@@ -152,7 +152,7 @@ func (d *findings) templates(o rootOptions) {
 		}
 	}
 	if d.quiet("templates") {
-		d.add("templates", fine, "", "%s can be read, %d of them your own", plural(int64(len(names)), "template"), own)
+		d.add("templates", fine, "", "%s can be read, %d of them your own", plain.Plural(int64(len(names)), "template"), own)
 	}
 }
 
@@ -239,10 +239,10 @@ func (d *findings) runFiles(runs []runFile) {
 	}
 	if len(linked) > 0 {
 		d.add("run files", notice, "check who else has them: ls -li", "%s under more than one name, so they may be written from elsewhere: %s",
-			map[bool]string{true: "1 run is known", false: number(int64(len(linked))) + " runs are known"}[len(linked) == 1], few(linked))
+			map[bool]string{true: "1 run is known", false: plain.Number(int64(len(linked))) + " runs are known"}[len(linked) == 1], few(linked))
 	}
 	if d.quiet("run files") {
-		d.add("run files", fine, "", "%s", plural(int64(len(runs)), "run"))
+		d.add("run files", fine, "", "%s", plain.Plural(int64(len(runs)), "run"))
 	}
 }
 
@@ -250,7 +250,7 @@ func are(n int) string {
 	if n == 1 {
 		return "1 run is"
 	}
-	return number(int64(n)) + " runs are"
+	return plain.Number(int64(n)) + " runs are"
 }
 
 // few lists a few of many.
@@ -261,7 +261,7 @@ func fewOf(names []string, total int) string {
 	names = names[:min(len(names), 5)]
 	text := strings.Join(names, ", ")
 	if more := total - len(names); more > 0 {
-		text += fmt.Sprintf(" and %s more", number(int64(more)))
+		text += fmt.Sprintf(" and %s more", plain.Number(int64(more)))
 	}
 	return text
 }
@@ -377,7 +377,7 @@ func (a *app) indexFindings(d *findings, s *ingest.Status, o rootOptions) {
 			"the usual place cannot be used, so each process builds an index of its own: %s", shown(s.Index))
 	} else {
 		d.add("index", fine, "", "%s (%s) opens, takes what the run files hold and can be read: %s; that its rows are right is for settlewatch fsck%s to prove",
-			shown(s.Index), size(s.IndexBytes), plural(s.Counts.Operations, "operation"), o.repeat())
+			shown(s.Index), plain.Size(s.IndexBytes), plain.Plural(s.Counts.Operations, "operation"), o.repeat())
 	}
 	if s.DamagedRuns > 0 {
 		var names []string
@@ -385,12 +385,12 @@ func (a *app) indexFindings(d *findings, s *ingest.Status, o rootOptions) {
 			names = append(names, fmt.Sprintf("%s line %d: %s", plain.Quote(r.RunID, 60), r.Line, r.Reason))
 		}
 		d.add("damage", failure, "settlewatch damage list"+o.repeat()+" names what counts against payments, settlewatch damage ack"+o.repeat()+" accepts it; the lines stay damaged",
-			"%s: %s", plural(int64(s.DamagedRuns), "damaged run"), fewOf(names, s.DamagedRuns))
+			"%s: %s", plain.Plural(int64(s.DamagedRuns), "damaged run"), fewOf(names, s.DamagedRuns))
 	}
 	for _, t := range s.TornRuns {
 		if age := a.env.now().Sub(t.Since); age > 5*time.Second {
 			d.add("damage", warning, "nothing if the recorder still runs; else the last event of the run is lost",
-				"run %s ends in an unfinished line of %s, unchanged for %s", plain.Quote(t.RunID, 60), size(t.Bytes), age.Round(time.Second))
+				"run %s ends in an unfinished line of %s, unchanged for %s", plain.Quote(t.RunID, 60), plain.Size(t.Bytes), age.Round(time.Second))
 		}
 	}
 	if d.quiet("damage") {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/settlewatch/settlewatch/internal/plain"
 )
 
 // fileSystem names the file system a path is on; remote means that other
@@ -78,5 +80,5 @@ func limit(name string) string {
 	if err != nil {
 		return "?"
 	}
-	return number(n)
+	return plain.Number(n)
 }

@@ -88,7 +88,7 @@ func (a *app) decisions(ctx context.Context, d *findings, o *guarded, dir string
 	if errors.As(err, &broken) {
 		where := ""
 		if broken.Line > 0 {
-			where = "line " + number(broken.Line) + ": "
+			where = "line " + plain.Number(broken.Line) + ": "
 		}
 		verb := "recover"
 		if broken.Foreign {
@@ -104,21 +104,21 @@ func (a *app) decisions(ctx context.Context, d *findings, o *guarded, dir string
 	}
 	if s.Torn() > 0 {
 		d.add("decisions", warning, "nothing: the next writer sets it aside as torn-*.bin",
-			"the log ends in %s of a line, which a crash has left", plural(s.Torn(), "byte"))
+			"the log ends in %s of a line, which a crash has left", plain.Plural(s.Torn(), "byte"))
 	}
 	if last, total := s.Ignored(); total > 0 {
 		var some []string
 		for _, i := range last {
-			some = append(some, fmt.Sprintf("line %s (%s): %s", number(i.Seq), plain.Clean(i.Type, 60), plain.Clean(i.Why, plain.Detail)))
+			some = append(some, fmt.Sprintf("line %s (%s): %s", plain.Number(i.Seq), plain.Clean(i.Type, 60), plain.Clean(i.Why, plain.Detail)))
 		}
 		d.add("decisions", warning, again("audit export")+" shows them; if you did not write them, ask who did",
-			"%s in the log that count for nothing: %s", plural(int64(total), "act"), fewOf(some, total))
+			"%s in the log that count for nothing: %s", plain.Plural(int64(total), "act"), fewOf(some, total))
 	}
 	if d.quiet("decisions") {
 		if s.Lines() == 0 {
 			d.add("decisions", fine, "", "nothing has been decided here yet")
 			return
 		}
-		d.add("decisions", fine, "", "the log verifies, %s; that its end was not cut only a checkpoint shows: %s", plural(s.Lines(), "line"), again("audit checkpoint"))
+		d.add("decisions", fine, "", "the log verifies, %s; that its end was not cut only a checkpoint shows: %s", plain.Plural(s.Lines(), "line"), again("audit checkpoint"))
 	}
 }

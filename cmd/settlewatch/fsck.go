@@ -59,7 +59,7 @@ no index can put right: settlewatch status names them.`,
 				a.say("the index differs from its run files; try: settlewatch reindex%s", oneLine(o.repeat()))
 			}
 			if report.Damaged > 0 {
-				a.say("%s with damage; try: settlewatch status%s", plural(int64(report.Damaged), "run"), oneLine(o.repeat()))
+				a.say("%s with damage; try: settlewatch status%s", plain.Plural(int64(report.Damaged), "run"), oneLine(o.repeat()))
 			}
 		}
 		if len(report.Differences) > 0 || report.Damaged > 0 {

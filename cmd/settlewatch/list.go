@@ -113,9 +113,9 @@ func (o *listOptions) title(ctx context.Context, x *ingest.Indexer, page *ingest
 	case o.filtered() && first && page.NextCursor == "":
 		return "", nil
 	case o.filtered() && first:
-		return "newest " + plural(int64(len(page.Operations)), "operation"), nil
+		return "newest " + plain.Plural(int64(len(page.Operations)), "operation"), nil
 	case o.filtered():
-		return "next " + plural(int64(len(page.Operations)), "operation"), nil
+		return "next " + plain.Plural(int64(len(page.Operations)), "operation"), nil
 	}
 	s, err := x.Status(ctx)
 	if err != nil {
@@ -125,9 +125,9 @@ func (o *listOptions) title(ctx context.Context, x *ingest.Indexer, page *ingest
 	if !first {
 		which = "next"
 	}
-	title := fmt.Sprintf("%s %s of %s", which, number(int64(len(page.Operations))), plural(s.Counts.Operations, "operation"))
+	title := fmt.Sprintf("%s %s of %s", which, plain.Number(int64(len(page.Operations))), plain.Plural(s.Counts.Operations, "operation"))
 	if s.Counts.Runs > 1 {
-		title += " in " + plural(s.Counts.Runs, "run") + ", here"
+		title += " in " + plain.Plural(s.Counts.Runs, "run") + ", here"
 	}
 	return title, nil
 }
@@ -228,11 +228,11 @@ func (a *app) showPage(p listing) {
 		oneRun = oneRun && r.Run == p.Operations[0].Run
 	}
 	if len(p.Operations) == 0 {
-		a.say("no operations (%s, template %s)", plural(int64(p.RunsScanned), "run"), plain.Clean(p.Template, plain.Detail))
+		a.say("no operations (%s, template %s)", plain.Plural(int64(p.RunsScanned), "run"), plain.Clean(p.Template, plain.Detail))
 	} else {
 		title := p.title
 		if title == "" {
-			title = plural(int64(len(p.Operations)), "operation")
+			title = plain.Plural(int64(len(p.Operations)), "operation")
 		}
 		if oneRun {
 			title += " of run " + plain.Clean(p.Operations[0].Run, plain.Detail)
@@ -348,7 +348,7 @@ func notes(r ingest.Row, resolved *decision.Resolved) string {
 		words = append(words, "stages "+strings.Join(r.MissingStages, ", ")+" missing")
 	}
 	if r.Exceptions > 0 {
-		words = append(words, plural(int64(r.Exceptions), "fault"))
+		words = append(words, plain.Plural(int64(r.Exceptions), "fault"))
 	}
 	if r.Linked != nil {
 		words = append(words, "linked to "+operationName([]byte(r.Linked.Operation), r.Linked.Null))
@@ -374,7 +374,7 @@ func (a *app) showDamage(damage []ingest.Damage, total int, every string) {
 	}
 	damage = damage[:min(len(damage), damageShown)]
 	a.say("")
-	a.say("%s with damage, served around:", plural(int64(total), "run"))
+	a.say("%s with damage, served around:", plain.Plural(int64(total), "run"))
 	t := table{head: []string{"RUN", "LINE", "REASON"}}
 	for _, d := range damage {
 		line := fmt.Sprint(d.Line)
@@ -385,6 +385,6 @@ func (a *app) showDamage(damage []ingest.Damage, total int, every string) {
 	}
 	a.show(&t)
 	if total > len(damage) {
-		a.say("and %s more; they are listed by %s", number(int64(total-len(damage))), oneLine(every))
+		a.say("and %s more; they are listed by %s", plain.Number(int64(total-len(damage))), oneLine(every))
 	}
 }

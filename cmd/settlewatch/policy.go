@@ -113,7 +113,7 @@ func (a *app) answerFaults(o *guarded, e *guard.PolicyError) error {
 		a.answer(append(doc, member{"faults", rows}, member{"warnings", []object{}}))
 		return badPolicy
 	}
-	a.say("the policy has %s:", plural(int64(len(e.Faults)), "fault"))
+	a.say("the policy has %s:", plain.Plural(int64(len(e.Faults)), "fault"))
 	for _, f := range e.Faults {
 		a.put(red, "- ", f.Path+": "+f.Problem)
 		if f.Hint != "" {

@@ -182,7 +182,7 @@ func (a *app) showReceipt(r *ingest.Receipt, resolved *decision.Resolved) {
 			required = "yes"
 		}
 		if s.Confirmed {
-			evidence = plural(int64(s.Events), "event")
+			evidence = plain.Plural(int64(s.Events), "event")
 		} else {
 			state = "not confirmed"
 			if s.Required {

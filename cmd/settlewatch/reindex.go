@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/settlewatch/settlewatch/ingest"
+	"github.com/settlewatch/settlewatch/internal/plain"
 )
 
 func (a *app) reindex() *cobra.Command {
@@ -48,7 +49,7 @@ Answers do not change by it: the files are the truth, the index is a cache.`,
 			return nil
 		}
 		a.showCounts(counts)
-		a.say("indexed in %s: %s events and %s a second", shortly(took), number(rate(counts.Events, took)), size(rate(counts.Bytes, took)))
+		a.say("indexed in %s: %s events and %s a second", shortly(took), plain.Number(rate(counts.Events, took)), plain.Size(rate(counts.Bytes, took)))
 		return nil
 	})
 	o.flags(c.Flags())
@@ -76,6 +77,6 @@ func countsJSON(c ingest.Counts) object {
 }
 
 func (a *app) showCounts(c ingest.Counts) {
-	a.put("", "", strings.Join([]string{plural(c.Runs, "run"), plural(c.Operations, "operation"), plural(c.Events, "event"),
-		plural(c.Payments, "payment"), plural(c.Faults, "damaged line"), size(c.Bytes) + " of run files"}, ", "))
+	a.put("", "", strings.Join([]string{plain.Plural(c.Runs, "run"), plain.Plural(c.Operations, "operation"), plain.Plural(c.Events, "event"),
+		plain.Plural(c.Payments, "payment"), plain.Plural(c.Faults, "damaged line"), plain.Size(c.Bytes) + " of run files"}, ", "))
 }

@@ -173,7 +173,7 @@ func (a *app) answerResolved(o *resolveOptions, refs []decision.Ref) error {
 		a.answer(object{{"shape", "resolve/1"}, {"outcome", outcome}, {"operations", rows}})
 		return nil
 	}
-	what := plural(int64(len(refs)), "operation")
+	what := plain.Plural(int64(len(refs)), "operation")
 	if len(refs) == 1 {
 		what = operationIn(refs[0])
 	}
@@ -291,7 +291,7 @@ func (a *app) resolveMany(ctx context.Context, o *resolveOptions) error {
 
 // summary is what is about to be done, money included.
 func summary(p *guard.Policy, o *resolveOptions, found []guard.OpenOperation) string {
-	return fmt.Sprintf("resolve %s as %s (%s)", plural(int64(len(found)), "operation"), o.as, sums(p, found))
+	return fmt.Sprintf("resolve %s as %s (%s)", plain.Plural(int64(len(found)), "operation"), o.as, sums(p, found))
 }
 
 // sums are those of operations by asset, which do not mix.
@@ -321,7 +321,7 @@ func sums(p *guard.Policy, found []guard.OpenOperation) string {
 		parts = append(parts, p.Display(asset, sums[asset])+onNetwork(asset))
 	}
 	if unread > 0 {
-		parts = append(parts, plural(int64(unread), "amount")+" that cannot be read")
+		parts = append(parts, plain.Plural(int64(unread), "amount")+" that cannot be read")
 	}
 	return strings.Join(parts, "; ")
 }
@@ -346,6 +346,6 @@ func (a *app) showOpen(p *guard.Policy, found []guard.OpenOperation) {
 	}
 	a.show(&t)
 	if more := len(found) - openShown; more > 0 {
-		a.say("and %s more", number(int64(more)))
+		a.say("and %s more", plain.Number(int64(more)))
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/settlewatch/settlewatch/guard"
 	"github.com/settlewatch/settlewatch/guard/approval"
+	"github.com/settlewatch/settlewatch/internal/plain"
 	"github.com/settlewatch/settlewatch/mcp"
 )
 
@@ -108,7 +109,7 @@ func (a *app) showReviews(ctx context.Context, g guardian, o *reviewListOptions,
 	}
 	switch {
 	case len(page.Reviews) > 0:
-		title := plural(int64(len(page.Reviews)), kind+"review")
+		title := plain.Plural(int64(len(page.Reviews)), kind+"review")
 		if page.NextCursor != "" || o.query.Cursor != "" {
 			title += " here"
 		}

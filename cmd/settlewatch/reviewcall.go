@@ -11,6 +11,7 @@ import (
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
 	"github.com/settlewatch/settlewatch/cmd/settlewatch/inbox"
 	"github.com/settlewatch/settlewatch/guard"
+	"github.com/settlewatch/settlewatch/guard/decision"
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
 
@@ -19,18 +20,11 @@ import (
 func (a *app) showCall(r shownReview) {
 	c := r.Call
 	var s sheet
-	s.styled(statusStyle(r.Status), "status", a.stateOf(r, "call"), "")
-	s.styled(bold, "call", typed(visible(c.Tool)), mark("agent"))
-	s.styled(bold, "for", typed(visible(c.Resource)), mark("agent"))
-	s.styled(riskStyle(c.Risk), "risk", c.Risk, mark("policy"))
-	if c.Spend != nil {
-		s.styled(bold, "spends", typed(c.Spend.Notional+" "+c.Spend.Asset)+" ("+typed(c.Spend.Action)+")", mark("agent"))
-	}
-	s.row("policy", typed(c.Policy)+", version "+typed(c.PolicyVersion), mark("policy"))
-	if c.TTL > 0 {
-		s.row("good for", (time.Duration(c.TTL)*time.Millisecond).String()+" from the approval on", "")
-	}
-	a.asked(&s, r)
+	s.styled(statusStyle(r.Status), "status", stateOf(r.ReviewView, a.env.now()), "")
+	s.rows = append(s.rows, callRows(c)...)
+	s.row("asked by", askerOf(r.ReviewView), "")
+	s.row("asked", moment(r.CreatedAt)+", "+away(r.CreatedAt, a.env.now()), "")
+	s.outcome(r.ReviewView)
 	a.showSheet(&s)
 	a.put(bold, "", "arguments "+mark("agent")+":")
 	a.showArguments(c.Arguments)
@@ -44,21 +38,26 @@ func (a *app) showCall(r shownReview) {
 	for _, code := range r.Warnings {
 		a.put(yellow, "! ", warningText(code))
 	}
-	command := func(verb string) { a.pasteable(r.o.again("review " + verb + " " + shellWord(r.id))) }
-	switch r.Status {
-	case "pending":
-		if r.whole {
-			a.put(bold, "", "to approve is to let this call be made once, with these arguments:")
-		}
-		command("approve")
-		command("reject")
-	case "approved":
-		a.put("", "", "to take it back, while it is unused:")
-		command("revoke")
-	case "rejected":
-		a.put("", "", "to ask again, under the same id:")
-		command("reopen")
+	if r.Status == "pending" && r.whole {
+		a.put(bold, "", "to approve is to let this call be made once, with these arguments:")
 	}
+	a.showVerbs(r)
+}
+
+// callRows are the facts of a tool call, but for its arguments.
+func callRows(c *decision.Call) []sheetRow {
+	var s sheet
+	s.styled(bold, "call", typed(visible(c.Tool)), "agent")
+	s.styled(bold, "for", typed(visible(c.Resource)), "agent")
+	s.styled(riskStyle(c.Risk), "risk", c.Risk, "policy")
+	if c.Spend != nil {
+		s.styled(bold, "spends", typed(visible(c.Spend.Notional+" "+c.Spend.Asset))+" ("+typed(visible(c.Spend.Action))+")", "agent")
+	}
+	s.row("policy", typed(c.Policy)+", version "+typed(c.PolicyVersion), "policy")
+	if c.TTL > 0 {
+		s.row("good for", (time.Duration(c.TTL)*time.Millisecond).String()+" from the approval on", "")
+	}
+	return s.rows
 }
 
 func riskStyle(risk string) string {
@@ -172,37 +171,4 @@ func (a *app) showBeforeSigning(ctx context.Context, o *guarded, v *guard.Review
 	screen := &app{stdout: a.stderr, stderr: a.stderr, env: a.env, width: a.width}
 	screen.showReview(shownReview{ReviewView: v, o: o, id: v.ID, whole: true})
 	return screen.write(ctx)
-}
-
-// asked adds who asked, and what has become of it.
-func (a *app) asked(s *sheet, r shownReview) {
-	asker := "somebody on this machine (stdio or the command line)"
-	if r.AskedBy != "" {
-		asker = plain.Quote(r.AskedBy, whole)
-	}
-	s.row("asked by", asker, "")
-	s.row("asked", moment(r.CreatedAt)+", "+away(r.CreatedAt, a.env.now()), "")
-	if !r.DecidedAt.IsZero() {
-		s.row("decided", moment(r.DecidedAt)+" by "+dash(r.DecidedBy), "")
-	}
-	if r.Note != "" {
-		s.row("note", plain.Quote(r.Note, whole), "")
-	}
-	if r.Used != nil {
-		s.row("used by", usedBy(r.Used), "")
-	}
-}
-
-// stateOf is the status of a review in words.
-func (a *app) stateOf(r shownReview, what string) string {
-	now := a.env.now()
-	switch r.Status {
-	case "pending":
-		return r.Status + ", expires " + moment(r.ExpiresAt) + ", " + away(r.ExpiresAt, now)
-	case "approved":
-		return r.Status + " for one " + what + " until " + moment(r.ExpiresAt) + ", " + away(r.ExpiresAt, now)
-	case "expired":
-		return r.Status + " on " + moment(r.ExpiresAt) + ": nobody decided, or it was not used, so it is no permission"
-	}
-	return r.Status
 }

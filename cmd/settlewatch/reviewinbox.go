@@ -140,7 +140,7 @@ func (d *desk) Look(ctx context.Context, w inbox.Want) (*inbox.Scene, error) {
 	}
 	s.At = d.a.env.now()
 	if s.Alerts = alerts(standing); len(d.told.lines()) > 0 {
-		s.Alerts = append(s.Alerts, plural(int64(len(d.told.lines())), "note")+" in the overview")
+		s.Alerts = append(s.Alerts, plain.Plural(int64(len(d.told.lines())), "note")+" in the overview")
 	}
 	if standing.Unsound == "" {
 		if err := d.pending(ctx, s, standing.Pending); err != nil {
@@ -290,7 +290,7 @@ func reviewCard(v *guard.ReviewView, now time.Time) inbox.Card {
 	why, rules := reasonBlocks(v)
 	c.Why = strings.Join(rules, ", ")
 	c.Decisive = append(c.Decisive, inbox.Block{Label: "why", Text: c.Why})
-	c.Body = slices.Concat(byOrigin(first), []inbox.Block{{}}, why, []inbox.Block{{}}, byOrigin(rest, marks["trace"], marks["policy"], marks["agent"]))
+	c.Body = slices.Concat(byOrigin(first), []inbox.Block{{}}, why, []inbox.Block{{}}, byOrigin(rest, "trace", "policy", "agent"))
 	var evidence []inbox.Block
 	if evidence, c.Open = evidenceBlocks(v, c.To); len(evidence) > 0 {
 		c.Body = slices.Concat(c.Body, []inbox.Block{{}}, evidence)
@@ -318,18 +318,20 @@ func mostDecisive(rows []sheetRow) int {
 func byOrigin(rows []sheetRow, origins ...string) []inbox.Block {
 	groups := map[string][]sheetRow{}
 	for _, r := range rows {
-		if !slices.Contains(origins, r.mark) {
-			origins = append(origins, r.mark)
+		if !slices.Contains(origins, r.origin) {
+			origins = append(origins, r.origin)
 		}
-		groups[r.mark] = append(groups[r.mark], r)
+		groups[r.origin] = append(groups[r.origin], r)
 	}
 	var out []inbox.Block
 	for _, origin := range origins {
 		group, inline := groups[origin], ""
-		if heading := strings.Trim(origin, "[]"); heading != "" && len(group) > 1 {
-			out = append(out, inbox.Block{Text: heading + ":"})
-		} else {
-			inline = origin
+		switch {
+		case origin == "":
+		case len(group) > 1:
+			out = append(out, inbox.Block{Text: strings.Trim(mark(origin), "[]") + ":"})
+		default:
+			inline = mark(origin)
 		}
 		for _, r := range group {
 			out = append(out, inbox.Block{Label: r.label, Text: r.value, Mark: inline, Tone: tones[r.style]})
@@ -375,7 +377,7 @@ func evidenceBlocks(v *guard.ReviewView, to string) (out []inbox.Block, open []i
 			}
 		}
 		if more := max(r.Total, len(r.Evidence)) - len(r.Evidence); more > 0 && len(r.Evidence) > 0 {
-			out = append(out, inbox.Block{Lead: "  ", Text: "and " + number(int64(more)) + " more"})
+			out = append(out, inbox.Block{Lead: "  ", Text: "and " + plain.Number(int64(more)) + " more"})
 		}
 	}
 	return out, open

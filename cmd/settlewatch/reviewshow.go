@@ -269,69 +269,88 @@ const noAddress = "no address was named: whatever address the host asks for"
 // reviewSheet is every fact of a review but the reasons, the decisive ones first.
 func reviewSheet(r *guard.ReviewView, now time.Time) *sheet {
 	p := payeeOf(r)
-	origin := func(name string) string {
-		if f, ok := fact(r, name); ok {
-			return mark(f.Origin)
-		}
-		return mark("agent") // who asked has typed it, unless the log knows better
-	}
-	amount, key := paid(r)
+	amount, _ := paid(r)
 	s := &sheet{}
-	state := r.Status
-	switch r.Status {
-	case "pending":
-		state += ", expires " + moment(r.ExpiresAt) + ", " + away(r.ExpiresAt, now)
-	case "approved":
-		state += " for one payment until " + moment(r.ExpiresAt) + ", " + away(r.ExpiresAt, now)
-	case "expired":
-		state += " on " + moment(r.ExpiresAt) + ": nobody decided, so it is no permission"
-	}
-	s.styled(statusStyle(r.Status), "status", state, "")
-	s.styled(bold, "pay", amount, origin("amount"))
+	s.styled(statusStyle(r.Status), "status", stateOf(r, now), "")
+	s.styled(bold, "pay", amount, originOf(r, "amount"))
 	if p.to != "" {
 		from := "pay_to"
 		if r.PayTo == "" {
 			from = "counterparty"
 		}
-		s.styled(bold, "to", p.to, origin(from))
+		s.styled(bold, "to", p.to, originOf(r, from))
 	} else {
 		s.styled(yellow, "to", noAddress, "")
 	}
 	for _, host := range p.hosts {
-		s.styled(bold, "host", host, origin("counterparty"))
+		s.styled(bold, "host", host, originOf(r, "counterparty"))
 	}
+	s.rows = append(s.rows, termRows(r)...)
+	s.row("asked by", askerOf(r), "")
+	s.row("asked", moment(r.CreatedAt)+", "+away(r.CreatedAt, now), "")
+	s.rows = append(s.rows, factRows(r)...)
+	s.outcome(r)
+	return s
+}
+
+// originOf is where a fact of a review comes from: who asked has typed it, unless the
+// log knows better.
+func originOf(r *guard.ReviewView, name string) string {
+	if f, ok := fact(r, name); ok {
+		return f.Origin
+	}
+	return "agent"
+}
+
+// termRows are what a payment is asked for on, besides amount and payee.
+func termRows(r *guard.ReviewView) []sheetRow {
+	p := payeeOf(r)
+	_, key := paid(r)
+	var s sheet
 	if p.typed != "" {
-		s.row("typed as", plain.Quote(p.typed, whole), mark("agent"))
+		s.row("typed as", plain.Quote(p.typed, whole), "agent")
 	}
 	if r.Resource != "" {
-		s.row("resource", typed(r.Resource), origin("resource"))
+		s.row("resource", typed(r.Resource), originOf(r, "resource"))
 	}
 	if r.Network != "" {
-		s.row("network", network(r.Network), origin("network"))
+		s.row("network", network(r.Network), originOf(r, "network"))
 	}
 	if key != "" {
-		s.row("asset", typed(key), origin("asset"))
+		s.row("asset", typed(key), originOf(r, "asset"))
 	}
 	if len(p.other) > 0 {
-		s.row("counts as", strings.Join(p.other, ", "), mark("policy"))
+		s.row("counts as", strings.Join(p.other, ", "), "policy")
 	}
 	if r.Template != "" {
-		s.row("template", typed(r.Template), mark("agent"))
+		s.row("template", typed(r.Template), "agent")
 	}
-	asker := "somebody on this machine (stdio or the command line)"
-	if r.AskedBy != "" {
-		asker = plain.Quote(r.AskedBy, whole)
-	}
-	s.row("asked by", asker, "")
-	s.row("asked", moment(r.CreatedAt)+", "+away(r.CreatedAt, now), "")
+	return s.rows
+}
+
+// factRows are the facts a review was opened with that no other row has.
+func factRows(r *guard.ReviewView) []sheetRow {
+	var s sheet
 	for _, f := range r.Facts {
 		switch f.Name {
 		case "amount", "asset", "counterparty", "host", "network", "pay_to", "resource", "template":
-			// is above
 		default:
-			s.row(factLabel(f.Name), typed(f.Value), mark(f.Origin))
+			s.row(factLabel(f.Name), typed(f.Value), f.Origin)
 		}
 	}
+	return s.rows
+}
+
+// askerOf says who asked.
+func askerOf(r *guard.ReviewView) string {
+	if r.AskedBy != "" {
+		return plain.Quote(r.AskedBy, whole)
+	}
+	return "somebody on this machine (stdio or the command line)"
+}
+
+// outcome adds what has become of a review.
+func (s *sheet) outcome(r *guard.ReviewView) {
 	if !r.DecidedAt.IsZero() {
 		s.row("decided", moment(r.DecidedAt)+" by "+dash(r.DecidedBy), "")
 	}
@@ -341,7 +360,23 @@ func reviewSheet(r *guard.ReviewView, now time.Time) *sheet {
 	if r.Used != nil {
 		s.row("used by", usedBy(r.Used), "")
 	}
-	return s
+}
+
+// stateOf is the status of a review in words.
+func stateOf(r *guard.ReviewView, now time.Time) string {
+	what, unused := "payment", ""
+	if r.Call != nil {
+		what, unused = "call", ", or it was not used"
+	}
+	switch r.Status {
+	case "pending":
+		return r.Status + ", expires " + moment(r.ExpiresAt) + ", " + away(r.ExpiresAt, now)
+	case "approved":
+		return r.Status + " for one " + what + " until " + moment(r.ExpiresAt) + ", " + away(r.ExpiresAt, now)
+	case "expired":
+		return r.Status + " on " + moment(r.ExpiresAt) + ": nobody decided" + unused + ", so it is no permission"
+	}
+	return r.Status
 }
 
 func usedBy(u *decision.UsedBy) string {
@@ -372,7 +407,7 @@ func (a *app) showReasons(title string, reasons []decision.Reason, all bool) {
 			a.put("", "  in ", operationIn(ref))
 		}
 		if more := max(r.Total, len(r.Evidence)) - len(shown); more > 0 && len(r.Evidence) > 0 {
-			a.put("", "  ", "and "+number(int64(more))+" more")
+			a.put("", "  ", "and "+plain.Number(int64(more))+" more")
 		}
 	}
 }
@@ -384,9 +419,7 @@ var resolvable = []string{"open_partial", "duplicate_purchase"}
 // showChoices gives the commands that decide, whole and each on a line of its
 // own, so that they can be copied.
 func (a *app) showChoices(r shownReview, p payee, amount string) {
-	command := func(verb string) { a.pasteable(r.o.again("review " + verb + " " + shellWord(r.id))) }
-	switch r.Status {
-	case "pending":
+	if r.Status == "pending" {
 		for _, reason := range r.Reasons {
 			if slices.Contains(resolvable, reason.Rule) && len(reason.Evidence) > 0 {
 				a.put("", "", "if you know that an operation above was settled, or failed:")
@@ -409,6 +442,15 @@ func (a *app) showChoices(r shownReview, p payee, amount string) {
 				a.put(bold, "  at ", strings.Join(p.hosts, ", "))
 			}
 		}
+	}
+	a.showVerbs(r)
+}
+
+// showVerbs gives the commands that decide a review as it stands.
+func (a *app) showVerbs(r shownReview) {
+	command := func(verb string) { a.pasteable(r.o.again("review " + verb + " " + shellWord(r.id))) }
+	switch r.Status {
+	case "pending":
 		command("approve")
 		command("reject")
 	case "approved":

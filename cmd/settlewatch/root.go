@@ -156,9 +156,9 @@ func operands(least, most int) cobra.PositionalArgs {
 		case most == 0:
 			return usage("%s takes no argument, not %s", name, plain.Quote(args[0], plain.Detail))
 		case least == most:
-			return usage("%s takes %s, not %d", name, plural(int64(most), "argument"), n)
+			return usage("%s takes %s, not %d", name, plain.Plural(int64(most), "argument"), n)
 		default:
-			return usage("%s takes at most %s, not %d", name, plural(int64(most), "argument"), n)
+			return usage("%s takes at most %s, not %d", name, plain.Plural(int64(most), "argument"), n)
 		}
 	}
 }

@@ -16,14 +16,14 @@ const whole = 4096
 type sheet struct{ rows []sheetRow }
 
 type sheetRow struct {
-	label, value, mark, style string
+	label, value, origin, style string
 }
 
-// row adds a fact; mark says where it comes from.
-func (s *sheet) row(label, value, mark string) { s.styled("", label, value, mark) }
+// row adds a fact; origin says where it comes from, "" that this is no question.
+func (s *sheet) row(label, value, origin string) { s.styled("", label, value, origin) }
 
-func (s *sheet) styled(style, label, value, mark string) {
-	s.rows = append(s.rows, sheetRow{label, value, mark, style})
+func (s *sheet) styled(style, label, value, origin string) {
+	s.rows = append(s.rows, sheetRow{label, value, origin, style})
 }
 
 // The columns of a label, and the width of a screen from which it has more.
@@ -45,12 +45,12 @@ func (a *app) showSheet(s *sheet) {
 	below := strings.Repeat(" ", label)
 	for _, r := range s.rows {
 		parts := plain.Fold(plain.Clean(r.value, whole), width)
-		if r.mark != "" {
-			last := &parts[len(parts)-1]
-			if joined := *last + " " + r.mark; width == 0 || plain.Width(joined) <= width {
+		if r.origin != "" {
+			last, mark := &parts[len(parts)-1], mark(r.origin)
+			if joined := *last + " " + mark; width == 0 || plain.Width(joined) <= width {
 				*last = joined
 			} else {
-				parts = append(parts, r.mark)
+				parts = append(parts, mark)
 			}
 		}
 		name := plain.Clean(r.label, plain.Detail)

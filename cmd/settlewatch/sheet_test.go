@@ -53,7 +53,7 @@ func TestASheetPutsMarksWhereThereIsRoom(t *testing.T) {
 	} {
 		a := app{width: c.width}
 		var s sheet
-		s.row("to", payTo, mark("agent"))
+		s.row("to", payTo, "agent")
 		s.row("some longer label", "x", "")
 		a.showSheet(&s)
 		if got := a.out.String(); got != c.want {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -237,34 +236,4 @@ func dash(text string) string {
 		return "-"
 	}
 	return text
-}
-
-// number groups digits: 1,234,567.
-func number(n int64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-// plural is "1 run", "2 runs".
-func plural(n int64, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return number(n) + " " + one + "s"
-}
-
-// size is a number of bytes for a person: "1.4 MiB".
-func size(n int64) string {
-	const units = "KMGTPE"
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	f, u := float64(n)/1024, 0
-	for f >= 1024 && u < len(units)-1 {
-		f, u = f/1024, u+1
-	}
-	return fmt.Sprintf("%.1f %ciB", f, units[u])
 }

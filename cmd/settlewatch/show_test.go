@@ -9,22 +9,6 @@ import (
 	"github.com/settlewatch/settlewatch/internal/errcode"
 )
 
-func TestNumbersForPeople(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1: "-1", -123456: "-123,456"} {
-		if got := number(n); got != want {
-			t.Errorf("number(%d) = %s, want %s", n, got, want)
-		}
-	}
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 5 << 30: "5.0 GiB", 1<<63 - 1: "8.0 EiB"} {
-		if got := size(n); got != want {
-			t.Errorf("size(%d) = %s, want %s", n, got, want)
-		}
-	}
-	if got := plural(1, "run") + ", " + plural(0, "run") + ", " + plural(1200, "run"); got != "1 run, 0 runs, 1,200 runs" {
-		t.Error(got)
-	}
-}
-
 func TestShortKeepsWhatIsNoAddress(t *testing.T) {
 	const address = "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
 	for in, want := range map[string]string{

@@ -73,7 +73,7 @@ func (a *app) showStanding(s *guard.Standing, again func(command string) string)
 		t.row(yellow, "", "the log was last written under another policy ("+was+"): a server that was not started again judges by that one")
 	}
 	if s.Log != "" {
-		t.row("", "decisions", shown(s.Log)+", "+plural(s.Lines, "line"))
+		t.row("", "decisions", shown(s.Log)+", "+plain.Plural(s.Lines, "line"))
 	}
 	if s.Unsound != "" {
 		t.row(red, "", "it does not verify, every check is a review: "+s.Unsound)
@@ -89,7 +89,7 @@ func (a *app) showStanding(s *guard.Standing, again func(command string) string)
 		t.row(red, "frozen", text)
 	}
 	waits := func(n int, one, command string) string {
-		text := plural(int64(n), one)
+		text := plain.Plural(int64(n), one)
 		if n > 0 {
 			text += ": " + again(command)
 		}
@@ -97,12 +97,12 @@ func (a *app) showStanding(s *guard.Standing, again func(command string) string)
 	}
 	t.row("", "reviews", waits(s.Pending, "pending review", "review list"))
 	t.row("", "holds", waits(s.Holds, "active hold", "hold list"))
-	open := plural(int64(s.Open), "open operation")
+	open := plain.Plural(int64(s.Open), "open operation")
 	if s.Open > 0 {
 		open += ": " + again("list") + ` and, once it is known what became of one, ` + again("resolve RUN OPERATION") + ` --as settled|failed --note "..."`
 	}
 	t.row("", "open", open)
-	damage := plural(int64(s.Damaged), "run") + " with damage nobody acknowledged"
+	damage := plain.Plural(int64(s.Damaged), "run") + " with damage nobody acknowledged"
 	if s.Damaged > 0 {
 		damage += ": " + again("damage list")
 	}
@@ -110,7 +110,7 @@ func (a *app) showStanding(s *guard.Standing, again func(command string) string)
 	if len(s.Operators) == 0 {
 		t.row(yellow, "operators", "none: an approval could be the agent's own; "+again("doctor")+" says what to do")
 	} else {
-		t.row("", "operators", number(int64(len(s.Operators))))
+		t.row("", "operators", plain.Number(int64(len(s.Operators))))
 	}
 	a.show(&t)
 	if s.Suggestion != "" {

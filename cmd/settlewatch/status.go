@@ -77,7 +77,7 @@ func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z
 func (a *app) showStatus(s *ingest.Status, runs []string, every bool, o rootOptions) {
 	t := table{width: plain.Explanation}
 	t.row("", "root", shown(s.Root))
-	index := fmt.Sprintf("%s (%s, schema %d)", shown(s.Index), size(s.IndexBytes), s.Schema)
+	index := fmt.Sprintf("%s (%s, schema %d)", shown(s.Index), plain.Size(s.IndexBytes), s.Schema)
 	if o.noEvents() {
 		index = "none is kept until there is an events/" // nothing is made in what may be no root
 	}
@@ -85,12 +85,12 @@ func (a *app) showStatus(s *ingest.Status, runs []string, every bool, o rootOpti
 	if s.Private {
 		t.row(yellow, "", "the usual place could not be used; this one serves only this process")
 	}
-	t.row("", "runs", number(s.Counts.Runs))
-	t.row("", "operations", number(s.Counts.Operations))
-	t.row("", "events", number(s.Counts.Events))
-	t.row("", "payments", number(s.Counts.Payments))
-	t.row("", "damaged lines", number(s.Counts.Faults))
-	t.row("", "run files", size(s.Counts.Bytes))
+	t.row("", "runs", plain.Number(s.Counts.Runs))
+	t.row("", "operations", plain.Number(s.Counts.Operations))
+	t.row("", "events", plain.Number(s.Counts.Events))
+	t.row("", "payments", plain.Number(s.Counts.Payments))
+	t.row("", "damaged lines", plain.Number(s.Counts.Faults))
+	t.row("", "run files", plain.Size(s.Counts.Bytes))
 	// Listing order: the latest is the last.
 	const newest = 5
 	for i, what := 0, "latest run"; i < min(len(runs), newest); i, what = i+1, "before it" {

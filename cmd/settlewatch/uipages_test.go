@@ -22,6 +22,8 @@ import (
 	cdpnetwork "github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+
+	"github.com/settlewatch/settlewatch/internal/plain"
 )
 
 // TestThePages drives the pages in a real browser: one for all of it.
@@ -598,7 +600,7 @@ func manyOperations(t *testing.T, browser context.Context) {
 	b := s.open(browser)
 	b.enter()
 	b.visit("/")
-	b.says(fmt.Sprintf("%s\npaid, and never heard of again", number(int64(manyOps/10))))
+	b.says(fmt.Sprintf("%s\npaid, and never heard of again", plain.Number(int64(manyOps/10))))
 	b.visit("/operations")
 	b.says(fmt.Sprintf("op-%06d", manyOps-1))
 	b.click("a[rel=next]")
@@ -610,7 +612,7 @@ func manyOperations(t *testing.T, browser context.Context) {
 	b.visit("/operations?settlement=unknown&counterparty=shop-7.example&sort=oldest")
 	b.says("op-000007", "op-000507")
 	b.visit("/counterparty?name=shop-7.example")
-	b.says(number(int64(manyOps/500)), "0x0000000000000000000000000000000000000008")
+	b.says(plain.Number(int64(manyOps/500)), "0x0000000000000000000000000000000000000008")
 	b.visit("/find?q=op-" + fmt.Sprintf("%06d", manyOps-1))
 	b.says("Timeline")
 	b.quiet()

@@ -1,14 +1,9 @@
 package main
 
 import (
-	"slices"
-	"strings"
-	"time"
-
 	"github.com/settlewatch/settlewatch/cmd/settlewatch/ui"
 	"github.com/settlewatch/settlewatch/guard"
 	"github.com/settlewatch/settlewatch/guard/payment"
-	"github.com/settlewatch/settlewatch/internal/plain"
 )
 
 // uiWords let the pages say what the commands say, in the same words.
@@ -22,7 +17,7 @@ func uiCard(v *guard.ReviewView) ui.Card {
 		return uiCallCard(v)
 	}
 	p := payeeOf(v)
-	amount, key := paid(v)
+	amount, _ := paid(v)
 	c := ui.Card{Amount: clean(amount), To: clean(p.to), Account: p.to}
 	for _, h := range p.hosts {
 		c.Hosts = append(c.Hosts, clean(h))
@@ -30,47 +25,13 @@ func uiCard(v *guard.ReviewView) ui.Card {
 	if v.Network != "" {
 		c.Network = clean(network(v.Network))
 	}
-	origin := func(name string) string {
-		if f, ok := fact(v, name); ok {
-			return f.Origin
-		}
-		return "agent" // who asked has typed it, unless the log knows better
-	}
-	row := func(label, value, from string) {
-		if value != "" {
-			c.Rows = append(c.Rows, ui.Row{Label: label, Value: clean(value), Origin: from})
-		}
-	}
-	row("amount", amount, origin("amount"))
-	row("to", p.to, origin("pay_to"))
+	var s sheet
+	s.row("amount", amount, originOf(v, "amount"))
+	s.row("to", p.to, originOf(v, "pay_to"))
 	for _, h := range p.hosts {
-		row("host", h, origin("counterparty"))
+		s.row("host", h, originOf(v, "counterparty"))
 	}
-	if p.typed != "" {
-		row("typed as", plain.Quote(p.typed, whole), "agent")
-	}
-	if v.Resource != "" {
-		row("resource", typed(v.Resource), origin("resource"))
-	}
-	if v.Network != "" {
-		row("network", network(v.Network), origin("network"))
-	}
-	if key != "" {
-		row("asset", typed(key), origin("asset"))
-	}
-	row("counts as", strings.Join(p.other, ", "), "policy")
-	if v.Template != "" {
-		row("template", typed(v.Template), "agent")
-	}
-	row("asked by", askerOf(v), "")
-	for _, f := range v.Facts {
-		if !slices.Contains([]string{"amount", "asset", "counterparty", "host", "network", "pay_to", "resource", "template"}, f.Name) {
-			row(factLabel(f.Name), typed(f.Value), f.Origin)
-		}
-	}
-	if v.Used != nil {
-		row("used by", usedBy(v.Used), "")
-	}
+	c.Rows = uiRows(v, append(s.rows, termRows(v)...), factRows(v))
 	if c.Account == "" && len(p.hosts) > 0 {
 		c.Account = p.hosts[0]
 	} else if c.Account == "" {
@@ -88,31 +49,26 @@ func uiCallCard(v *guard.ReviewView) ui.Card {
 		Amount: "one call of " + tool, To: resource, Evidence: uiReasons(v),
 		Call: &ui.Call{Tool: tool, Resource: resource, Arguments: argumentLines(call.Arguments), Alike: beyondASCII(call.Tool + call.Resource + call.Arguments)},
 	}
-	row := func(label, value, from string) {
-		c.Rows = append(c.Rows, ui.Row{Label: label, Value: clean(value), Origin: from})
-	}
-	row("call", tool, "agent")
-	row("for", resource, "agent")
-	row("risk", call.Risk, "policy")
-	if call.Spend != nil {
-		row("spends", typed(visible(call.Spend.Notional+" "+call.Spend.Asset))+" ("+typed(call.Spend.Action)+")", "agent")
-	}
-	row("policy", typed(call.Policy)+", version "+typed(call.PolicyVersion), "policy")
-	if call.TTL > 0 {
-		row("good for", (time.Duration(call.TTL)*time.Millisecond).String()+" from the approval on", "")
-	}
-	row("asked by", askerOf(v), "")
-	if v.Used != nil {
-		row("used by", usedBy(v.Used), "")
-	}
+	c.Rows = uiRows(v, callRows(call), nil)
 	return c
 }
 
-func askerOf(v *guard.ReviewView) string {
-	if v.AskedBy != "" {
-		return plain.Quote(v.AskedBy, whole)
+// uiRows are the rows of a card: those before who asked, those behind, and what has
+// used the review up. The rest of what became of it stands in the card's head.
+func uiRows(v *guard.ReviewView, before, behind []sheetRow) (rows []ui.Row) {
+	var s sheet
+	s.rows = before
+	s.row("asked by", askerOf(v), "")
+	s.rows = append(s.rows, behind...)
+	if v.Used != nil {
+		s.row("used by", usedBy(v.Used), "")
 	}
-	return "somebody on this machine (stdio or the command line)"
+	for _, r := range s.rows {
+		if r.value != "" {
+			rows = append(rows, ui.Row{Label: r.label, Value: clean(r.value), Origin: r.origin})
+		}
+	}
+	return rows
 }
 
 func uiReasons(v *guard.ReviewView) (all []ui.Reason) {

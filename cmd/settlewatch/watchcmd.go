@@ -49,7 +49,7 @@ func (d *desk) overview(ctx context.Context, s *inbox.Scene, standing *guard.Sta
 	if wrong == 0 {
 		out = append(out, inbox.Block{Label: "health", Text: "good: the guard judges, the log verifies", Tone: inbox.Good})
 	} else {
-		out = append(out, inbox.Block{Label: "health", Text: plural(int64(wrong), "thing") + " to look at, on the last page", Tone: inbox.Warn})
+		out = append(out, inbox.Block{Label: "health", Text: plain.Plural(int64(wrong), "thing") + " to look at, on the last page", Tone: inbox.Warn})
 	}
 	return slices.Concat(out, []inbox.Block{{}}, d.waits(s), d.unaccounted(open), d.held(holds), room, health), nil
 }
@@ -62,15 +62,15 @@ func (d *desk) glance(s *inbox.Scene, standing *guard.Standing, open []guard.Ope
 	}
 	reviews := inbox.Block{Label: "reviews", Text: "none waits"}
 	if n := len(s.Cards) + s.Unread; n > 0 {
-		reviews.Text, reviews.Tone = number(int64(n))+" pending, the first expires "+away(s.Cards[0].Expires, d.a.env.now()), inbox.Warn
+		reviews.Text, reviews.Tone = plain.Number(int64(n))+" pending, the first expires "+away(s.Cards[0].Expires, d.a.env.now()), inbox.Warn
 	}
 	unaccounted := inbox.Block{Label: "open", Text: "none: all money is accounted for"}
 	if len(open) > 0 {
-		unaccounted.Text = plural(int64(len(open)), "operation") + ": " + sums(d.g.Policy(), open)
+		unaccounted.Text = plain.Plural(int64(len(open)), "operation") + ": " + sums(d.g.Policy(), open)
 	}
 	held := inbox.Block{Label: "held", Text: "nothing"}
 	if len(holds) > 0 {
-		held.Text = plural(int64(len(holds)), "hold") + ": " + sums(d.g.Policy(), heldSums(d.g.Policy(), holds))
+		held.Text = plain.Plural(int64(len(holds)), "hold") + ": " + sums(d.g.Policy(), heldSums(d.g.Policy(), holds))
 	}
 	return append(out, reviews, unaccounted, held)
 }
@@ -101,7 +101,7 @@ func listed[T any](all []T, of string, entry func(T) (first, to, at string)) []i
 		}
 	}
 	if more := len(all) - listedHere; more > 0 {
-		out = append(out, inbox.Block{Lead: "  ", Text: "and " + number(int64(more)) + " more: " + of})
+		out = append(out, inbox.Block{Lead: "  ", Text: "and " + plain.Number(int64(more)) + " more: " + of})
 	}
 	return append(out, inbox.Block{})
 }
@@ -111,20 +111,20 @@ func (d *desk) waits(s *inbox.Scene) []inbox.Block {
 	if n > 0 {
 		tone = inbox.Warn
 	}
-	return append(heading(plural(int64(n), "review")+" pending", tone), listed(s.Cards, d.o.again("review"), func(c inbox.Card) (first, to, at string) {
+	return append(heading(plain.Plural(int64(n), "review")+" pending", tone), listed(s.Cards, d.o.again("review"), func(c inbox.Card) (first, to, at string) {
 		return c.Amount + ", expires " + away(c.Expires, d.a.env.now()), c.To, c.At
 	})...)
 }
 
 func (d *desk) unaccounted(open []guard.OpenOperation) []inbox.Block {
-	return append(heading(plural(int64(len(open)), "open operation"), inbox.Plain), listed(open, d.o.again("review")+", then o", func(op guard.OpenOperation) (first, to, at string) {
+	return append(heading(plain.Plural(int64(len(open)), "open operation"), inbox.Plain), listed(open, d.o.again("review")+", then o", func(op guard.OpenOperation) (first, to, at string) {
 		e := openEntry(d.g.Policy(), op, d.a.env.now())
 		return e.Summary, e.To, ""
 	})...)
 }
 
 func (d *desk) held(holds []guard.HoldView) []inbox.Block {
-	return append(heading(plural(int64(len(holds)), "hold")+" in force", inbox.Plain), listed(holds, d.o.again("hold list"), func(h guard.HoldView) (first, to, at string) {
+	return append(heading(plain.Plural(int64(len(holds)), "hold")+" in force", inbox.Plain), listed(holds, d.o.again("hold list"), func(h guard.HoldView) (first, to, at string) {
 		return money(d.g.Policy(), h.Amount, h.Asset) + ", ends " + away(h.ExpiresAt, d.a.env.now()), dash(h.Counterparty), ""
 	})...)
 }
@@ -160,7 +160,7 @@ func (d *desk) room(ctx context.Context) (left, room []inbox.Block, err error) {
 			if !l.Counts {
 				text += onNetwork(h.Asset)
 			}
-			text += " in " + number(int64(l.WindowHours)) + " h; spent " + l.Spent + ", held " + l.Held
+			text += " in " + plain.Number(int64(l.WindowHours)) + " h; spent " + l.Spent + ", held " + l.Held
 			for i, f := range l.FreesUp {
 				text += map[bool]string{true: "; free again: ", false: ", "}[i == 0] + f.Amount + " " + away(f.At, d.a.env.now())
 			}
@@ -196,7 +196,7 @@ func (d *desk) health(s *guard.Standing) (out []inbox.Block, wrong int) {
 		say(inbox.Bad, "frozen", text)
 	}
 	if s.Unsound == "" {
-		say(inbox.Plain, "log", "verifies, "+plural(s.Lines, "line"))
+		say(inbox.Plain, "log", "verifies, "+plain.Plural(s.Lines, "line"))
 	} else {
 		say(inbox.Bad, "log", "does not verify, every check is a review: "+s.Unsound)
 	}
@@ -207,7 +207,7 @@ func (d *desk) health(s *guard.Standing) (out []inbox.Block, wrong int) {
 	if s.Damaged > 0 {
 		tone = inbox.Warn
 	}
-	say(tone, "damage", plural(int64(s.Damaged), "run")+" with damage nobody acknowledged")
+	say(tone, "damage", plain.Plural(int64(s.Damaged), "run")+" with damage nobody acknowledged")
 	policy := "the built-in defaults"
 	if s.Policy != "" {
 		policy = shown(s.Policy)
@@ -219,7 +219,7 @@ func (d *desk) health(s *guard.Standing) (out []inbox.Block, wrong int) {
 	if len(s.Operators) == 0 {
 		say(inbox.Warn, "operators", "none: an approval could be the agent's own; "+d.o.after("doctor")+" says what to do")
 	} else {
-		say(inbox.Plain, "operators", number(int64(len(s.Operators))))
+		say(inbox.Plain, "operators", plain.Number(int64(len(s.Operators))))
 	}
 	if s.Suggestion != "" {
 		say(inbox.Warn, "hint", s.Suggestion)

@@ -163,7 +163,7 @@ func rateOf(full, of int64) string {
 	if of == 0 {
 		return "–"
 	}
-	return number(full*100/of) + " %"
+	return plain.Number(full*100/of) + " %"
 }
 
 // paceOf is the median.

@@ -97,7 +97,7 @@ func (q *request) card(s *decision.State, v *guard.ReviewView, alone bool) card 
 	c.Shown, c.Opened, c.LogName = shownOf(r, v.Status), r.OpenedSig, s.First()
 	p := q.g.Policy()
 	for _, l := range r.Opened.Shown {
-		what := number(int64(l.Count)) + " counted"
+		what := plain.Number(int64(l.Count)) + " counted"
 		if orZero(l.Spent) != "0" || orZero(l.Held) != "0" {
 			what += ", " + p.Display(r.Intent.Asset, orZero(l.Spent)) + " spent, " + p.Display(r.Intent.Asset, orZero(l.Held)) + " held"
 		}

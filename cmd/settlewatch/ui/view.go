@@ -54,9 +54,9 @@ func (u *UI) parse() error {
 		"clean":   clean,
 		"when":    func(t time.Time) moment { return u.moment(t) },
 		"date":    func(t time.Time) string { return t.UTC().Format(time.DateOnly) },
-		"number":  func(n any) string { return number(count(n)) },
+		"number":  func(n any) string { return plain.Number(count(n)) },
 		"plural":  plural,
-		"size":    size,
+		"size":    plain.Size,
 		"took":    took,
 		"money":   u.money,
 		"called":  u.called,
@@ -240,15 +240,6 @@ func (u *UI) money(asset, atomic string) amount {
 	return a
 }
 
-// number groups digits: 1,234,567.
-func number(n int64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
 // count is a number of a template, which has several kinds of them.
 func count(n any) int64 {
 	switch n := n.(type) {
@@ -261,23 +252,7 @@ func count(n any) int64 {
 }
 
 func plural(n any, one string) string {
-	if count(n) == 1 {
-		return "1 " + one
-	}
-	return number(count(n)) + " " + one + "s"
-}
-
-// size is a number of bytes: "1.4 MiB".
-func size(n int64) string {
-	const units = "KMGTPE"
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	f, u := float64(n)/1024, 0
-	for f >= 1024 && u < len(units)-1 {
-		f, u = f/1024, u+1
-	}
-	return fmt.Sprintf("%.1f %ciB", f, units[u])
+	return plain.Plural(count(n), one)
 }
 
 // short abbreviates an address for a table: 0x833589…2913.
