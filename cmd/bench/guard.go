@@ -9,12 +9,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/settlewatch/settlewatch/guard"
 	"github.com/settlewatch/settlewatch/ingest"
 	"github.com/settlewatch/settlewatch/mcp"
+	"github.com/settlewatch/settlewatch/store"
 )
 
 // The works in this file ask the guard. Its clock stands at the end of the data, so
@@ -30,10 +32,26 @@ func starter(t task) (*guard.Policy, error) {
 
 // guarding opens the guard of a watched root. Its log is the scratch directory's: the
 // index of the root is shared with others.
-func guarding(t task, x *ingest.Indexer, p *guard.Policy) (*guard.Guard, error) {
+func guarding(t task, x guard.Index, p *guard.Policy) (*guard.Guard, error) {
 	now := time.Now()
 	clock := func() time.Time { return dataEnd.Add(time.Since(now)) }
 	return guard.New(guard.Options{Index: x, Dir: filepath.Join(t.Scratch, "guard"), Policy: p, Now: clock, Version: "bench"})
+}
+
+// timedIndex tells how long the answer to a question took once the snapshot of the
+// index was there: what a verdict costs by itself.
+type timedIndex struct {
+	*ingest.Indexer
+	took time.Duration
+}
+
+func (x *timedIndex) Ask(ctx context.Context, fn func(*store.View) error) error {
+	return x.Indexer.Ask(ctx, func(v *store.View) error {
+		begin := time.Now()
+		err := fn(v)
+		x.took = time.Since(begin)
+		return err
+	})
 }
 
 // counterparties finds payees all over the root, each once, the busiest first.
@@ -73,6 +91,7 @@ func counterparties(ctx context.Context, t task, x *ingest.Indexer) ([]string, e
 // judged times checks of counterparties that pick chooses. Each is asked once before
 // it counts, so that what is timed is a verdict and not the line it writes.
 func judged(ctx context.Context, t task, pick func(all []string, r *rand.Rand) string) (sample, error) {
+	var inside []float64
 	s, err := asked(ctx, t, 2000, func(x *ingest.Indexer) (func(int) error, error) {
 		all, err := counterparties(ctx, t, x)
 		if err != nil {
@@ -82,7 +101,8 @@ func judged(ctx context.Context, t task, pick func(all []string, r *rand.Rand) s
 		if err != nil {
 			return nil, err
 		}
-		g, err := guarding(t, x, p)
+		timed := &timedIndex{Indexer: x}
+		g, err := guarding(t, timed, p)
 		if err != nil {
 			return nil, err
 		}
@@ -99,8 +119,14 @@ func judged(ctx context.Context, t task, pick func(all []string, r *rand.Rand) s
 				return nil, err
 			}
 		}
-		return func(int) error { return ask(pick(all, r)) }, nil
+		return func(int) error {
+			err := ask(pick(all, r))
+			inside = append(inside, timed.took.Seconds())
+			return err
+		}, nil
 	})
+	slices.Sort(inside)
+	s.Inside = quantile(inside, 0.5)
 	s.Barrier *= 2 // a check makes sure of the history before it takes the lock, and under it
 	return s, err
 }
