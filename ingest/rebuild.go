@@ -16,9 +16,11 @@ import (
 // see the old rows until all the new ones are there. Several at once wait for
 // each other.
 func (x *Indexer) Reindex(ctx context.Context, report func(Progress)) (Counts, error) {
-	if x.o.Rewritten != nil {
+	if x.o.Rewritten != nil && !x.empty(ctx) {
 		// What has vanished from the run files is told before it is forgotten. An
-		// index that cannot be brought up to date any more cannot tell.
+		// index that cannot be brought up to date any more cannot tell, and one that
+		// holds nothing has nothing to tell: bringing it up to date would be the
+		// whole work, done twice.
 		if err := x.Sync(ctx); err != nil && ctx.Err() == nil {
 			x.log.Warn("the index is filled anew without a last look at what it held", "error", err)
 		}
@@ -60,6 +62,16 @@ func (x *Indexer) Reindex(ctx context.Context, report func(Progress)) (Counts, e
 		return err
 	})
 	return c, err
+}
+
+// empty tells whether the index as it is holds no run.
+func (x *Indexer) empty(ctx context.Context) (empty bool) {
+	err := x.Snapshot(ctx, func(v *store.View) error {
+		t, err := v.Totals()
+		empty = t.Runs == 0
+		return err
+	})
+	return err == nil && empty
 }
 
 func (x *Indexer) refill(ctx context.Context, ix *store.Index, report func(Progress)) error {
