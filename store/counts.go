@@ -1,13 +1,10 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -23,8 +20,7 @@ import (
 type sums struct {
 	operations map[countKey]int64   // by name set, class, blindness
 	paid       map[countKey]int64   // by host, payee, outcome
-	slots      map[slotKey]*slotSum // of the smallest size
-	days       map[dayKey]*daySum
+	slots      map[slotKey]*partSum // of the smallest size
 	payments   int64
 }
 
@@ -33,36 +29,18 @@ type countKey [3]int64
 
 func (k countKey) compare(o countKey) int { return slices.Compare(k[:], o[:]) }
 
-type slotKey struct{ asset, size, slot, part int64 }
-
-func (k slotKey) compare(o slotKey) int {
-	return cmp.Or(cmp.Compare(k.asset, o.asset), cmp.Compare(k.size, o.size), cmp.Compare(k.slot, o.slot), cmp.Compare(k.part, o.part))
-}
-
-type slotSum struct {
-	payments, unreadable int64
-	amount, settled      total
-}
-
 func newSums() sums {
-	return sums{operations: map[countKey]int64{}, slots: map[slotKey]*slotSum{}, days: map[dayKey]*daySum{}, paid: map[countKey]int64{}}
+	return sums{operations: map[countKey]int64{}, slots: map[slotKey]*partSum{}, paid: map[countKey]int64{}}
 }
 
 // full tells whether the changes should be written before there are more: there may
 // be as many name sets as operations.
-func (s *sums) full() bool { return len(s.operations)+len(s.slots)+len(s.days)+len(s.paid) > 1<<15 }
+func (s *sums) full() bool { return len(s.operations)+len(s.slots)+len(s.paid) > 1<<15 }
 
 // count counts an operation, sign times.
 func (s *sums) count(o *Stored, sign int64) {
 	s.operations[countKey{o.names, o.Class, int64(boolInt(o.blind))}] += sign
 }
-
-// The parts of Window, as they are stored.
-const (
-	partPlain    = 0
-	partDefinite = 1
-	partSmaller  = 2
-)
 
 // The outcomes of PaidThere, as they are stored.
 const (
@@ -76,40 +54,6 @@ const (
 // instant, so inside every window.
 const noTime = math.MaxInt64
 
-// slotSizes are the lengths of time that payments are summed up by, in milliseconds:
-// five minutes, an hour, eight hours. Each is a multiple of the one before, so that
-// a window is some slots of each size and what is left of the smallest, and costs
-// the same however much was paid in it.
-var slotSizes = [...]int64{300_000, 3_600_000, 28_800_000}
-
-// slotOf is the slot of a size that an instant lies in, counted from 1970.
-func slotOf(ms int64, size int) int64 { return floorDiv(ms, slotSizes[size]) }
-
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
-}
-
-// up is the key of the next larger slot around a slot.
-func (k slotKey) up() slotKey {
-	k.size++
-	k.slot = floorDiv(k.slot, slotSizes[k.size]/slotSizes[k.size-1])
-	return k
-}
-
-func (p *payment) part() int64 {
-	switch {
-	case p.flags&pay.FlagDefinite != 0:
-		return partDefinite
-	case p.flags&pay.FlagSmaller != 0:
-		return partSmaller
-	}
-	return partPlain
-}
-
 func (p *payment) outcome() int64 {
 	switch {
 	case p.flags&pay.FlagAmbiguous != 0:
@@ -120,32 +64,6 @@ func (p *payment) outcome() int64 {
 		return outcomeFailed
 	}
 	return outcomeOpen
-}
-
-// add adds a payment, sign times. Its amount is part of a sum only of its own asset.
-func (s *slotSum) add(p *payment, asset, sign int64) error {
-	s.payments += sign
-	if p.flags&pay.FlagUnreadable != 0 {
-		s.unreadable += sign
-	}
-	if asset == AnyAsset {
-		return nil
-	}
-	if err := s.amount.add(p.amount, sign); err != nil {
-		return err
-	}
-	if p.flags&pay.FlagSmaller == 0 {
-		return nil // nothing else was taken
-	}
-	return s.settled.add(p.settled, sign)
-}
-
-// addSum adds another sum.
-func (s *slotSum) addSum(o *slotSum) {
-	s.payments += o.payments
-	s.unreadable += o.unreadable
-	s.amount.addTotal(&o.amount)
-	s.settled.addTotal(&o.settled)
 }
 
 // spend counts the payments of one operation, in the order of their rows, sign
@@ -165,19 +83,14 @@ func (s *sums) spend(rows []payment, sign int64) error {
 			continue
 		}
 		s.payments += sign
-		if err := s.spendDay(p, sign); err != nil {
-			return err
+		k := slotKey{slot: slotOf(p.at, 0), asset: p.asset, part: p.part()}
+		h := s.slots[k]
+		if h == nil {
+			h = &partSum{}
+			s.slots[k] = h
 		}
-		for _, asset := range [...]int64{p.asset, AnyAsset} {
-			k := slotKey{asset, 0, slotOf(p.at, 0), p.part()}
-			h := s.slots[k]
-			if h == nil {
-				h = &slotSum{}
-				s.slots[k] = h
-			}
-			if err := h.add(p, asset, sign); err != nil {
-				return err
-			}
+		if err := h.add(p, sign); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -216,9 +129,6 @@ func (t *Tx) addUp() error {
 			return err
 		}
 	}
-	if err := t.addDays(s.days); err != nil {
-		return err
-	}
 	return t.addSlots(s.slots)
 }
 
@@ -235,9 +145,7 @@ func newCounter(table, count string, key ...string) counter {
 		// The count itself tells an index that does not know what it removes.
 		prune: "DELETE FROM " + table + " WHERE " + strings.Join(key, " = ? AND ") + " = ? AND " + count + " = 0",
 	}
-	also := " ON CONFLICT DO UPDATE SET " + count + " = " + count + " + excluded." + count
-	c.add.one += also
-	c.add.many += also
+	c.add.then(count + " = " + count + " + excluded." + count)
 	return c
 }
 
@@ -275,66 +183,6 @@ func values(ints ...int64) []driver.NamedValue {
 		out[i] = driver.NamedValue{Ordinal: i + 1, Value: n}
 	}
 	return out
-}
-
-// addSlots adds changes to the slots of the smallest size, and with them to the larger
-// ones, and forgets them.
-func (t *Tx) addSlots(changes map[slotKey]*slotSum) error {
-	for k, h := range maps.Clone(changes) {
-		for int(k.size) < len(slotSizes)-1 {
-			k = k.up()
-			if changes[k] == nil {
-				changes[k] = &slotSum{}
-			}
-			changes[k].addSum(h)
-		}
-	}
-	for _, k := range slices.SortedFunc(maps.Keys(changes), slotKey.compare) {
-		h := changes[k]
-		if h.payments == 0 && h.unreadable == 0 && h.amount.isZero() && h.settled.isZero() {
-			continue
-		}
-		isNew := true
-		if !t.noSlots {
-			before, err := t.slot(k)
-			if err != nil {
-				return err
-			}
-			if isNew = before == nil; !isNew {
-				h.addSum(before)
-			}
-		}
-		if err := t.putSlot(k, h, isNew); err != nil {
-			return err
-		}
-	}
-	t.noSlots = t.noSlots && len(changes) == 0
-	clear(changes)
-	return t.drain(&t.newSlots)
-}
-
-// slot reads a slot; nil when there is none.
-func (t *Tx) slot(k slotKey) (h *slotSum, err error) {
-	err = t.scan(context.Background(), "SELECT payments, unreadable, amount, settled FROM slots WHERE asset = ? AND size = ? AND slot = ? AND part = ?",
-		[]any{k.asset, k.size, k.slot, k.part}, func(row []driver.Value) error {
-			h = &slotSum{payments: integer(row[0]), unreadable: integer(row[1])}
-			return errors.Join(h.amount.add(amountOf(row[2]), 1), h.settled.add(amountOf(row[3]), 1))
-		})
-	return h, err
-}
-
-func (t *Tx) putSlot(k slotKey, h *slotSum, isNew bool) error {
-	switch {
-	case h.payments < 0:
-		return fmt.Errorf("%w: a slot has less than no payments", ErrUnusable)
-	case isNew:
-		return t.add(&t.newSlots, 0, k.asset, k.size, k.slot, k.part, h.payments, h.unreadable, stored(h.amount.String()), stored(h.settled.String()))
-	case h.payments == 0:
-		return t.bulk("DELETE FROM slots WHERE asset = ? AND size = ? AND slot = ? AND part = ?", values(k.asset, k.size, k.slot, k.part))
-	}
-	args := values(h.payments, h.unreadable, 0, 0, k.asset, k.size, k.slot, k.part)
-	args[2].Value, args[3].Value = stored(h.amount.String()), stored(h.settled.String())
-	return t.bulk("UPDATE slots SET payments = ?, unreadable = ?, amount = ?, settled = ? WHERE asset = ? AND size = ? AND slot = ? AND part = ?", args)
 }
 
 // uncount takes a run that is about to be cleared out of the counts.

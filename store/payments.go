@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
+	"errors"
 	"iter"
 	"slices"
 
@@ -512,14 +514,15 @@ func (v *View) leavingOfAll(s Scope, after int64, _ int) ([]Paid, int64, error) 
 		return nil, noTime, nil
 	}
 	const size = 1 // neither many slots nor many payments in one
-	var slot any
-	if err := v.row(v.ctx, "SELECT min(slot) FROM slots WHERE asset = ? AND size = ? AND slot >= ?", s.Asset, size, slotOf(after+1, size)).Scan(&slot); err != nil {
-		return nil, 0, err
-	}
-	if slot == nil {
+	var slot int64
+	err := v.one("SELECT slot FROM slots WHERE size = ?1 AND slot >= ?2 AND (?3 = -1 OR asset = ?3) ORDER BY slot LIMIT 1", []any{int64(size), slotOf(after+1, size), s.Asset}, &slot)
+	if errors.Is(err, sql.ErrNoRows) {
 		return nil, noTime, nil
 	}
-	from, to := integer(slot)*slotSizes[size], lastOfSlot(integer(slot), size)
+	if err != nil {
+		return nil, 0, err
+	}
+	from, to := slot*slotSizes[size], lastOfSlot(slot, size)
 	found, err := v.payments("SELECT p.op_no, "+paymentColumns+" FROM payments p INDEXED BY payments_by_time WHERE p.at > ?1 AND p.at <= ?2 AND (?3 = -1 OR p.asset = ?3)",
 		max(after, from-1), min(to, noTime-1), s.Asset)
 	return found, to, err

@@ -734,10 +734,7 @@ var dumps = []string{
 		' scheme ' || coalesce((SELECT word FROM words WHERE word_no = p.scheme), '') AS line
 		FROM payments p ORDER BY line`,
 	`SELECT 'total runs ' || runs || ' operations ' || operations || ' events ' || events || ' payments ' || payments || ' faults ' || faults || ' bytes ' || bytes AS line FROM meta`,
-	`SELECT 'slot ' || h.slot || ' of size ' || h.size || ' of ' || CASE h.asset WHEN -1 THEN 'all assets' ELSE coalesce((SELECT word FROM words WHERE word_no = h.asset), 'no asset') END || ' part ' || h.part || ' payments ' || h.payments ||
-		' unreadable ' || h.unreadable || ' amount ' || h.amount || ' settled ' || h.settled AS line FROM slots h ORDER BY line`,
-	`SELECT 'day ' || d.day || ' of ' || coalesce((SELECT word FROM words WHERE word_no = d.asset), 'no asset') || ' state ' || d.state || ' payments ' || d.payments ||
-		' unreadable ' || d.unreadable || ' amount ' || d.amount AS line FROM days d ORDER BY line`,
+	`SELECT 'slot ' || h.slot || ' of size ' || h.size || ' of ' || coalesce((SELECT word FROM words WHERE word_no = h.asset), 'no asset') || ' ' || h.sums AS line FROM slots h ORDER BY line`,
 	`SELECT 'paid ' || coalesce((SELECT word FROM words WHERE word_no = d.payee), 'anybody') || ' at ' || coalesce((SELECT word FROM words WHERE word_no = d.host), 'nothing') || ' outcome ' || d.outcome || ' payments ' || d.payments AS line FROM paid d ORDER BY line`,
 	`WITH k AS MATERIALIZED (SELECT CAST(key AS INTEGER) AS class, value AS text FROM json_each(?))
 		SELECT 'count of ' || coalesce((SELECT group_concat(word, ' ') FROM (SELECT w.word FROM name_set_names n JOIN name_sets s USING (set_no) JOIN words w ON w.word_no = n.name WHERE s.set_no = c.set_no ORDER BY w.word)), 'no names') || ' ' || k.text || ' blind ' || c.blind || ' operations ' || c.operations AS line

@@ -63,7 +63,12 @@ func (t *total) addTotal(o *total) {
 	}
 }
 
-func (t *total) isZero() bool { return t.small == 0 && (t.large == nil || t.large.Sign() == 0) }
+func (t *total) isZero() bool {
+	if t.large == nil {
+		return t.small == 0
+	}
+	return t.large.IsInt64() && t.large.Int64() == -t.small
+}
 
 // String is the sum as decimal text.
 func (t *total) String() string {

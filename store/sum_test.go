@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"math/big"
 	"strings"
 	"testing"
@@ -93,4 +94,54 @@ func TestASlotLiesInTheSlotAroundIt(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestSlotsThatDivideADay(t *testing.T) {
+	for i, length := range slotSizes {
+		if dayLength%length != 0 || i > 0 && length%slotSizes[i-1] != 0 {
+			t.Errorf("slots of %d ms do not make up the next larger ones and a day", length)
+		}
+	}
+}
+
+func TestSumsOfASlotComeBackAsTheyWereWritten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var written slotSums
+		for i := range written {
+			p := &written[i]
+			p.payments = rapid.Int64Range(0, 3).Draw(t, "payments")
+			p.unreadable = rapid.Int64Range(0, p.payments).Draw(t, "unreadable")
+			for _, sum := range []*total{&p.amount, &p.taken} {
+				if p.payments > 0 && rapid.Bool().Draw(t, "any") {
+					if err := sum.add(genAmount(t, "amount"), 1); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		var read slotSums
+		if err := read.addText(written.text()); err != nil {
+			t.Fatal(err)
+		}
+		if read.text() != written.text() || read.isZero() != written.isZero() {
+			t.Fatalf("%q comes back as %q", written.text(), read.text())
+		}
+		if err := read.addText(written.text()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range read {
+			if read[i].payments != 2*written[i].payments || read[i].unreadable != 2*written[i].unreadable {
+				t.Fatalf("%q twice is %q", written.text(), read.text())
+			}
+		}
+	})
+}
+
+func TestWhatAreNoSumsOfASlotSaysSo(t *testing.T) {
+	for _, text := range []string{"x", "0", "0 1", "5 1 2", "-1 1 2", "0 1 2 3 4 5", "0 x 2", "0 1 x", "0 1 2 x", "0 1 2 0 x", "0 1 2;", ";0 1 2", "0 1 2;1"} {
+		var s slotSums
+		if err := s.addText(text); !errors.Is(err, ErrUnusable) {
+			t.Errorf("%q is read as sums: %v", text, err)
+		}
+	}
 }

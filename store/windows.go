@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"database/sql/driver"
 	"fmt"
+	"slices"
 
 	pay "github.com/settlewatch/settlewatch/guard/payment"
 )
@@ -29,30 +31,24 @@ func (w Window) Payments() int64 { return w.Plain.Payments + w.Definite.Payments
 
 // Window sums up every payment later than `since` (unix milliseconds) in an asset; of
 // AnyAsset it counts. Payments without a readable time are in every window. Beside
-// one asset stand those whose asset is unreadable, which may be in it. It reads kept sums
-// and the payments of some minutes, so its cost hardly grows with what is in it.
+// one asset stand those whose asset is unreadable, which may be in it. It reads kept
+// sums and the payments of less than two minutes, so its cost hardly grows with what is
+// in it.
 func (v *View) Window(asset, since int64) (w Window, unknown int64, err error) {
-	var parts [3]slotSum
-	first := [len(slotSizes)]int64{}
+	var of, rest slotSums // in the asset, and in one that cannot be read
+	in := func(its int64) *slotSums {
+		if its == asset || asset == AnyAsset {
+			return &of
+		}
+		return &rest
+	}
+	var first [len(slotSizes)]int64
 	for size := range slotSizes {
 		first[size] = slotOf(since, size)
 	}
 	if err := v.scan(v.ctx, slotsAfter, []any{asset, first[0], first[1], first[2]}, func(row []driver.Value) error {
-		switch of := integer(row[0]); {
-		case of == asset:
-		case asset == AnyAsset:
-			return nil // they are counted already
-		default:
-			unknown += integer(row[2])
-			return nil
-		}
-		part := &parts[integer(row[1])%3]
-		part.payments += integer(row[2])
-		part.unreadable += integer(row[3])
-		if err := part.amount.add(amountOf(row[4]), 1); err != nil {
-			return err
-		}
-		return part.settled.add(amountOf(row[5]), 1)
+		text, _ := row[1].(string)
+		return in(integer(row[0])).addText(text)
 	}); err != nil {
 		return Window{}, 0, err
 	}
@@ -62,17 +58,35 @@ func (v *View) Window(asset, since int64) (w Window, unknown int64, err error) {
 			if p.flags&pay.FlagRepeat != 0 {
 				return nil
 			}
-			if asset != AnyAsset && p.asset != asset {
-				unknown++
-				return nil
-			}
-			return parts[p.part()].add(&p, asset, 1)
+			return in(p.asset)[p.part()].add(&p, 1)
 		}); err != nil {
 		return Window{}, 0, err
 	}
-	w = Window{Plain: parts[partPlain].part(), Definite: parts[partDefinite].part(), Smaller: parts[partSmaller].part()}
-	w.Smaller.Settled = parts[partSmaller].settled.String()
-	return w, unknown, nil
+	for i := range rest {
+		unknown += rest[i].payments
+	}
+	return of.window(asset), unknown, nil
+}
+
+// window gives the parts of a window in an asset.
+func (s *slotSums) window(asset int64) Window {
+	sum := func(parts ...int) Part {
+		var all partSum
+		for _, i := range parts {
+			all.addSum(&s[i])
+		}
+		p := Part{Payments: all.payments, Unreadable: all.unreadable, Amount: "0", Settled: "0"}
+		if asset != AnyAsset {
+			p.Amount = all.amount.String()
+			p.Settled = p.Amount
+		}
+		return p
+	}
+	w := Window{Plain: sum(partOpen, partSettled), Definite: sum(partFailed, partDisputed), Smaller: sum(partSmaller)}
+	if asset != AnyAsset {
+		w.Smaller.Settled = s[partSmaller].taken.String()
+	}
+	return w
 }
 
 // slotsAfter is a query for the slots behind ?2, one of the smallest size, that make
@@ -80,22 +94,77 @@ func (v *View) Window(asset, since int64) (w Window, unknown int64, err error) {
 // and large ones from there on.
 var slotsAfter = func() string {
 	one := func(size int, until string) string {
-		return fmt.Sprintf("SELECT asset, part, payments, unreadable, amount, settled FROM slots WHERE asset IN (?1, 0) AND size = %d AND slot > ?%d%s", size, size+2, until)
+		return fmt.Sprintf("SELECT asset, sums FROM slots WHERE size = %d AND slot > ?%d%s AND (asset = ?1 OR asset = 0 OR ?1 = -1)", size, size+2, until)
 	}
 	return one(0, fmt.Sprintf(" AND slot < (?3 + 1) * %d", slotSizes[1]/slotSizes[0])) +
 		" UNION ALL " + one(1, fmt.Sprintf(" AND slot < (?4 + 1) * %d", slotSizes[2]/slotSizes[1])) +
 		" UNION ALL " + one(2, "")
 }()
 
-// lastOfSlot is the last instant of a slot.
-func lastOfSlot(slot int64, size int) int64 {
-	if slot < slotOf(noTime, size) {
-		return (slot+1)*slotSizes[size] - 1
-	}
-	return noTime
+// DayState is what became of payments, as far as a sum by day tells it: whether an
+// open one is still pending is for the clock to say.
+type DayState int
+
+// The states of a Day.
+const (
+	DayOpen    DayState = iota // nothing certain is known
+	DaySettled                 // a settlement was reported
+	DayFailed                  // the operation failed for good
+)
+
+// dayStates are those of the parts of a slot.
+var dayStates = [allParts]DayState{partOpen: DayOpen, partSettled: DaySettled, partFailed: DayFailed, partDisputed: DaySettled, partSmaller: DaySettled}
+
+// dayLength is a day in milliseconds.
+const dayLength = 86_400_000
+
+// dayOf is the day since 1970 an instant lies in.
+func dayOf(ms int64) int64 { return floorDiv(ms, dayLength) }
+
+// Day sums up the payments of one day, asset and state.
+type Day struct {
+	Asset      int64 // 0: unreadable
+	Day        int64 // since 1970, UTC
+	State      DayState
+	Payments   int64
+	Unreadable int64  // of these: without amount, asset or time, or ambiguous
+	Amount     string // atomic units, of what has a readable amount
 }
 
-func (s *slotSum) part() Part {
-	amount := s.amount.String()
-	return Part{Payments: s.payments, Unreadable: s.unreadable, Amount: amount, Settled: amount}
+// Days gives the sums of the days from one on, oldest first. Payments without a
+// readable time are of no day and left out.
+func (v *View) Days(from int64) ([]Day, error) {
+	const size = len(slotSizes) - 1
+	perDay := dayLength / slotSizes[size]
+	type key struct{ day, asset int64 }
+	days := map[key]*slotSums{}
+	if err := v.scan(v.ctx, "SELECT slot, asset, sums FROM slots WHERE size = ? AND slot >= ? AND slot < ?",
+		[]any{int64(size), from * perDay, dayOf(noTime) * perDay}, func(row []driver.Value) error {
+			k := key{floorDiv(integer(row[0]), perDay), integer(row[1])}
+			if days[k] == nil {
+				days[k] = &slotSums{}
+			}
+			text, _ := row[2].(string)
+			return days[k].addText(text)
+		}); err != nil {
+		return nil, err
+	}
+	var out []Day
+	for k, sums := range days {
+		for state := DayOpen; state <= DayFailed; state++ {
+			var all partSum
+			for part := range sums {
+				if dayStates[part] == state {
+					all.addSum(&sums[part])
+				}
+			}
+			if all.payments > 0 {
+				out = append(out, Day{Asset: k.asset, Day: k.day, State: state, Payments: all.payments, Unreadable: all.unreadable, Amount: all.amount.String()})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Day) int {
+		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Asset, b.Asset), cmp.Compare(a.State, b.State))
+	})
+	return out, nil
 }

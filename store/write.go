@@ -75,6 +75,13 @@ func newRowBuffer(table string, per int, cols ...string) rowBuffer {
 		one: head + row, many: head + row + strings.Repeat(","+row, per-1)}
 }
 
+// then says what becomes of a row whose key is there already.
+func (b *rowBuffer) then(set string) {
+	set = " ON CONFLICT DO UPDATE SET " + set
+	b.one += set
+	b.many += set
+}
+
 func newTx(conn *sqlx.Conn) *Tx {
 	t := &Tx{session: &session{conn: conn}}
 	t.newOps = newRowBuffer("operations", 40, "op_no", "run_no", "op_key", "key_hash", "class", "last_key", "rev",
@@ -85,7 +92,8 @@ func newTx(conn *sqlx.Conn) *Tx {
 	t.newNames = newRowBuffer("operation_names", 60, "name", "class", "last_key", "op_no")
 	t.newSets = newRowBuffer("name_sets", 60, "set_no", "names")
 	t.newSetNames = newRowBuffer("name_set_names", 60, "name", "set_no")
-	t.newSlots = newRowBuffer("slots", 40, "asset", "size", "slot", "part", "payments", "unreadable", "amount", "settled")
+	t.newSlots = newRowBuffer("slots", 40, "size", "slot", "asset", "sums")
+	t.newSlots.then("sums = excluded.sums")
 	t.setCounts = newCounter("set_counts", "operations", "set_no", "class", "blind")
 	t.nameCounts = newCounter("name_counts", "operations", "name", "class", "blind")
 	t.paidCounts = newCounter("paid", "payments", "host", "payee", "outcome")
@@ -381,7 +389,7 @@ func (t *Tx) DropRun(run int64) error {
 // Clear empties the index and draws a new generation. Dictionaries go too.
 func (t *Tx) Clear() error {
 	t.forget()
-	for _, table := range []string{"links", "transactions", "candidates", "answers", "strays", "paid", "days", "slots", "payments", "operation_names", "operations",
+	for _, table := range []string{"links", "transactions", "candidates", "answers", "strays", "paid", "slots", "payments", "operation_names", "operations",
 		"name_counts", "set_counts", "name_set_names", "name_sets", "classes", "types", "words", "faults", "runs"} {
 		if _, err := t.exec("DELETE FROM " + table); err != nil {
 			return err

@@ -178,30 +178,15 @@ CREATE INDEX payments_by_time ON payments (at);
 CREATE INDEX payments_open_by_payee ON payments (payee, asset, amount) WHERE payee IS NOT NULL AND flags & 16 <> 0;
 CREATE INDEX payments_open_by_host ON payments (host, asset, amount) WHERE host IS NOT NULL AND flags & 16 <> 0;
 
--- Sums of payments by slots of time, for windows over everything. A slot is the
--- so-manieth of its size since 1970; the sizes are those of store.slotSizes. The
--- asset -1 counts payments in all assets.
+-- Sums of payments by slots of time, for windows over everything and for pictures of
+-- the past. A slot is the so-manieth of its size since 1970; the sizes are those of
+-- store.slotSizes.
 CREATE TABLE slots (
-    asset      INTEGER NOT NULL,
-    size       INTEGER NOT NULL,
-    slot       INTEGER NOT NULL,
-    part       INTEGER NOT NULL,  -- what a policy may leave out: see store.Window
-    payments   INTEGER NOT NULL,
-    unreadable INTEGER NOT NULL,  -- of these
-    amount     ANY NOT NULL,
-    settled    ANY NOT NULL,
-    PRIMARY KEY (asset, size, slot, part)
-) STRICT, WITHOUT ROWID;
--- Sums of payments by day and by what became of them, for people: a picture of a
--- month must not read the payments of a month. A day counts from 1970, in UTC.
-CREATE TABLE days (
-    asset      INTEGER NOT NULL,
-    day        INTEGER NOT NULL,
-    state      INTEGER NOT NULL,  -- see store.DayState
-    payments   INTEGER NOT NULL,
-    unreadable INTEGER NOT NULL,  -- of these
-    amount     ANY NOT NULL,
-    PRIMARY KEY (day, asset, state)
+    size  INTEGER NOT NULL,
+    slot  INTEGER NOT NULL,
+    asset INTEGER NOT NULL,  -- 0 when unreadable
+    sums  TEXT NOT NULL,     -- what became of them: see store.slotSums
+    PRIMARY KEY (size, slot, asset)
 ) STRICT, WITHOUT ROWID;
 -- Who was paid at which host; the payee 0 counts all payments to the host.
 CREATE TABLE paid (
@@ -269,7 +254,6 @@ DROP TABLE strays;
 DROP TABLE transactions;
 DROP TABLE answers;
 DROP TABLE paid;
-DROP TABLE days;
 DROP TABLE slots;
 DROP TABLE payments;
 DROP TABLE operation_names;
