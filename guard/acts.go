@@ -28,7 +28,7 @@ func (g *Guard) ReleaseHold(ctx context.Context, id, actor string) error {
 // hold is not found.
 func (g *Guard) release(ctx context.Context, id, actor string, line decision.Released, may func(*decision.HoldState) error) error {
 	paid := false
-	_, err := g.decide(ctx, actor, func(v *store.View, s *decision.State) ([]decision.Body, error) {
+	_, err := g.decide(ctx, actor, nil, func(v *store.View, s *decision.State) ([]decision.Body, error) {
 		paid = false
 		h := s.Hold(id, g.now())
 		if err := may(h); err != nil {
@@ -156,7 +156,7 @@ func (g *Guard) Resolve(ctx context.Context, all []Resolution) error {
 			return err
 		}
 	}
-	_, err := g.decide(ctx, "", func(view *store.View, s *decision.State) (bodies []decision.Body, err error) {
+	_, err := g.decide(ctx, "", nil, func(view *store.View, s *decision.State) (bodies []decision.Body, err error) {
 		for _, r := range all {
 			body, err := g.resolved(view, s, r)
 			if err != nil {

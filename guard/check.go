@@ -40,11 +40,12 @@ func (g *Guard) Check(ctx context.Context, r Request) (*Verdict, error) {
 	}
 	// History is brought up to date before the lock is taken, so that a long pass
 	// keeps nobody waiting; under the lock little is left to read.
-	if err := g.ready(ctx); err != nil {
+	covered, err := g.ready(ctx)
+	if err != nil {
 		return g.notReady(ctx, ask, err), nil
 	}
 	var v *Verdict
-	_, err = g.decide(ctx, r.Actor, func(view *store.View, s *decision.State) (bodies []decision.Body, err error) {
+	_, err = g.decide(ctx, r.Actor, covered, func(view *store.View, s *decision.State) (bodies []decision.Body, err error) {
 		v, bodies, err = g.judge(view, s, ask, extra)
 		return bodies, err
 	})
@@ -63,25 +64,30 @@ func (g *Guard) Check(ctx context.Context, r Request) (*Verdict, error) {
 	}
 }
 
-// ready waits for history for as long as the policy of the process allows.
-func (g *Guard) ready(ctx context.Context) error {
+// ready waits for history for as long as the policy of the process allows. It gives
+// what the log said before, which that history covers: a long log is verified before
+// its lock is taken as well, and what is wrong with it shows under the lock.
+func (g *Guard) ready(ctx context.Context) (covered *decision.State, err error) {
 	limited, cancel := context.WithTimeout(ctx, g.o.SyncTimeout)
 	defer cancel()
-	err := g.o.Index.Sync(limited)
-	// A long log is verified before the lock is taken as well. What is wrong with it
-	// shows under the lock.
-	_, _ = g.log.Read(limited)
+	covered, _ = g.log.Read(limited)
+	err = g.o.Index.Sync(limited)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return fmt.Errorf("the history was not indexed within %s; ask again in a moment", g.o.SyncTimeout)
+		return nil, fmt.Errorf("the history was not indexed within %s; ask again in a moment", g.o.SyncTimeout)
 	}
-	return err
+	return covered, err
 }
 
-// ask reads one snapshot of the index within the time a check has.
+// ask reads one snapshot of the index, brought up to date, within the time a check
+// has.
 func (g *Guard) ask(ctx context.Context, fn func(*store.View) error) error {
+	return g.within(ctx, g.o.Index.Ask, fn)
+}
+
+func (g *Guard) within(ctx context.Context, ask func(context.Context, func(*store.View) error) error, fn func(*store.View) error) error {
 	limited, cancel := context.WithTimeout(ctx, g.o.SyncTimeout)
 	defer cancel()
-	return g.o.Index.Ask(limited, fn)
+	return ask(limited, fn)
 }
 
 // judge is the part of a check that runs under the lock: facts, verdict, and what

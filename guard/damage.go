@@ -159,7 +159,7 @@ func (g *Guard) Acknowledge(ctx context.Context, run, note string, by decision.S
 		return 0, err
 	}
 	count := 0
-	_, err := g.decide(ctx, "", func(v *store.View, s *decision.State) ([]decision.Body, error) {
+	_, err := g.decide(ctx, "", nil, func(v *store.View, s *decision.State) ([]decision.Body, error) {
 		items, _, err := g.damages.unacknowledged(g.o.Index, v, s, g.now().UnixMilli(), 0)
 		if err != nil {
 			return nil, err

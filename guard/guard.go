@@ -24,6 +24,9 @@ type Index interface {
 	Sync(ctx context.Context) error
 	// Ask syncs and runs fn over one snapshot.
 	Ask(ctx context.Context, fn func(*store.View) error) error
+	// AskSynced is Ask over what this process's last Sync brought up to date, or
+	// something newer.
+	AskSynced(ctx context.Context, fn func(*store.View) error) error
 	// Prefix is the crc32c of the first n bytes of a run file; ok is false when
 	// it is gone or shorter.
 	Prefix(ctx context.Context, file []byte, n int64) (crc uint32, ok bool, err error)
@@ -171,15 +174,21 @@ func (g *Guard) begin(ctx context.Context, by decision.Signer) error {
 	return err
 }
 
-// decide is update with one snapshot of the index, brought up to date under the
-// lock. Where evidence is found to have vanished, that is written down first, so that
-// fn decides knowing it.
-func (g *Guard) decide(ctx context.Context, actor string, fn func(*store.View, *decision.State) ([]decision.Body, error)) (*decision.State, error) {
+// decide is update with one snapshot of the index, brought up to date under the lock
+// unless the log still says what it said before it was last brought up to date:
+// covered, nil for not known. A line that came since may rest on payments that are not
+// in the index yet, such as one that ends a hold on what was paid. Where evidence is
+// found to have vanished, that is written down first, so that fn decides knowing it.
+func (g *Guard) decide(ctx context.Context, actor string, covered *decision.State, fn func(*store.View, *decision.State) ([]decision.Body, error)) (*decision.State, error) {
 	for range decideTries {
 		var noticed notices
 		again, wrote := false, false
 		s, err := g.update(ctx, actor, func(s *decision.State) (bodies []decision.Body, err error) {
-			err = g.ask(context.WithValue(ctx, noticing{}, &noticed), func(v *store.View) (err error) {
+			ask := g.o.Index.Ask
+			if s == covered {
+				ask = g.o.Index.AskSynced
+			}
+			err = g.within(context.WithValue(ctx, noticing{}, &noticed), ask, func(v *store.View) (err error) {
 				// What the indexer has just told of is in the log before the rest is
 				// compared with it.
 				if bodies = noticed.take(s); len(bodies) == 0 {

@@ -24,7 +24,7 @@ func (g *Guard) Headroom(ctx context.Context, query HeadroomQuery) (*Headroom, e
 	if g.o.Fault != nil {
 		return nil, errcode.Wrap(g.o.Fault, errcode.Policy, "mend it and start again", "work out what the limits leave")
 	}
-	if err := g.ready(ctx); err != nil {
+	if _, err := g.ready(ctx); err != nil {
 		return nil, err
 	}
 	var out *Headroom

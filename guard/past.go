@@ -156,7 +156,7 @@ func (g *Guard) Baseline(ctx context.Context, note string, by decision.Signer) (
 	if err := g.begin(ctx, by); err != nil {
 		return 0, 0, err
 	}
-	_, err = g.decide(ctx, "", func(v *store.View, s *decision.State) ([]decision.Body, error) {
+	_, err = g.decide(ctx, "", nil, func(v *store.View, s *decision.State) ([]decision.Body, error) {
 		open = 0
 		if err := g.openOperations(v, s, nil, func(*store.OpenOperation, decision.Ref) { open++ }); err != nil {
 			return nil, err

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/big"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -124,6 +126,96 @@ func TestTwentyRacersRedeemAnApprovalOnce(t *testing.T) {
 	if r := s.state().Review(id); r.Used == nil || r.Status(s.clock.now()) != "used" {
 		t.Errorf("the review is %+v", r)
 	}
+}
+
+// interrupted is an index after whose next Sync something happens.
+type interrupted struct {
+	*ingest.Indexer
+	then func()
+}
+
+func (x *interrupted) Sync(ctx context.Context) error {
+	err := x.Indexer.Sync(ctx)
+	if then := x.then; then != nil {
+		x.then = nil
+		then()
+	}
+	return err
+}
+
+func TestAPaymentThatEndsAHoldWhileACheckWaitsIsCounted(t *testing.T) {
+	s := newSite(t, racePolicy)
+	// Another process, which cannot write the usual index: what it reads stays its own.
+	rival := &site{t: t, dir: s.dir, clock: s.clock}
+	rival.openWith(racePolicy, func(o *guard.Options) {
+		x, err := ingest.Open(t.Context(), ingest.Options{Root: s.dir, Now: s.clock.now, Index: filepath.Join(t.TempDir(), "index.db")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = x.Close() })
+		o.Index = x
+	})
+	s.buy("r1", "op1", terms{amount: "4000000"})
+	s.clock.add(time.Minute)
+	s.want("allow", guard.Request{Amount: "0.80", Hold: true}) // 4.00 spent, 0.80 held of 5.00
+	var index interrupted
+	s.openWith(racePolicy, func(o *guard.Options) {
+		index.Indexer = o.Index.(*ingest.Indexer)
+		o.Index = &index
+	})
+	index.then = func() {
+		s.clock.add(time.Second)
+		s.buy("r1", "op2", terms{amount: "800000"})
+		rival.want("allow", guard.Request{Counterparty: other, Amount: "0.10"}) // it writes down that the hold has ended
+	}
+	s.want("review", guard.Request{Amount: "0.30"}, "per_counterparty_limit")
+	for range s.state().Holds(s.clock.now()) {
+		t.Error("the hold is active still, so the check was not put to the test")
+	}
+}
+
+func TestAnIndexFilledAnewWhileACheckWaitsIsBroughtUpToDate(t *testing.T) {
+	s := newSite(t, racePolicy)
+	rival, done, err := opened(t.Context(), s.dir, s.clock.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	if _, err := rival.Check(t.Context(), guard.Request{Counterparty: seller, Amount: "0.10"}); err != nil {
+		t.Fatal(err)
+	}
+	var index interrupted
+	s.openWith(racePolicy, func(o *guard.Options) {
+		index.Indexer = o.Index.(*ingest.Indexer)
+		o.Index = &index
+	})
+	s.want("allow", guard.Request{Amount: "0.20"})
+	events := filepath.Join(s.dir, "events")
+	index.then = func() {
+		// A filling that began before the last lines were written: it lacks them.
+		s.buy("r1", "op1", terms{amount: "4900000"})
+		if err := index.Indexer.Sync(t.Context()); err != nil {
+			t.Error(err)
+		}
+		aside := events + ".aside"
+		if err := os.Rename(events, aside); err != nil {
+			t.Error(err)
+		}
+		if err := os.Mkdir(events, 0o700); err != nil {
+			t.Error(err)
+		}
+		if x, err := ingest.Open(t.Context(), ingest.Options{Root: s.dir, Now: s.clock.now}); err != nil {
+			t.Error(err)
+		} else if _, err := x.Reindex(t.Context(), nil); err != nil {
+			t.Error(err)
+		} else if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := errors.Join(os.Remove(events), os.Rename(aside, events)); err != nil {
+			t.Error(err)
+		}
+	}
+	s.want("review", guard.Request{Amount: "0.30"}, "per_counterparty_limit")
 }
 
 var raceTime = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)

@@ -233,7 +233,7 @@ func (g *Guard) Decide(ctx context.Context, d Decision) ([]ReviewView, error) {
 	}
 	var ids []string
 	var refusal *errcode.Error
-	s, err := g.decide(ctx, "", func(view *store.View, s *decision.State) ([]decision.Body, error) {
+	s, err := g.decide(ctx, "", nil, func(view *store.View, s *decision.State) ([]decision.Body, error) {
 		ids, refusal = nil, nil
 		now := g.now()
 		m, err := g.match(view, s, now)

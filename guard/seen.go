@@ -239,7 +239,7 @@ func (g *Guard) recordSeen(ctx context.Context) error {
 	if g.o.Fault != nil {
 		return nil //nolint:nilerr // a guard that cannot judge writes nothing
 	}
-	_, err := g.decide(ctx, "", func(_ *store.View, s *decision.State) ([]decision.Body, error) {
+	_, err := g.decide(ctx, "", nil, func(_ *store.View, s *decision.State) ([]decision.Body, error) {
 		lines := g.seen.lines(s)
 		if policy := g.policyLine(s); len(lines) == 0 && policy != nil && s.Lines() > 0 {
 			lines = append(lines, policy) // update writes it in front of other lines only

@@ -97,10 +97,11 @@ func (g *Guard) decideSpend(ctx context.Context, actor string, q *spendCase, adv
 	if g.o.Fault != nil {
 		return alone("what was spent today is not known: " + whyNot(g.o.Fault))
 	}
-	if err := g.ready(ctx); err != nil {
+	covered, err := g.ready(ctx)
+	if err != nil {
 		return alone("what was spent today is not known: " + whyNot(err))
 	}
-	return g.decide(ctx, actor, func(view *store.View, s *decision.State) ([]decision.Body, error) {
+	return g.decide(ctx, actor, covered, func(view *store.View, s *decision.State) ([]decision.Body, error) {
 		day, err := g.today(view, s, key)
 		if err != nil {
 			return nil, err

@@ -44,6 +44,7 @@ type Indexer struct {
 	turn   chan struct{}
 	asked  atomic.Int64
 	served atomic.Int64
+	synced atomic.Pointer[synced] // what the last pass that succeeded brought up to date
 
 	// Owned by whoever holds the turn:
 	apply      *applier
@@ -291,12 +292,18 @@ func (x *Indexer) Sync(ctx context.Context) error {
 	return err
 }
 
-func (x *Indexer) sync(ctx context.Context) (*store.Index, error) {
+// synced is an index that was brought up to date, and which filling of it.
+type synced struct {
+	ix         *store.Index
+	generation int64
+}
+
+func (x *Indexer) sync(ctx context.Context) (*synced, error) {
 	ticket := x.asked.Add(1)
 	for try := 0; ; try++ {
-		ix, err := x.turnOf(ctx, ticket)
+		done, err := x.turnOf(ctx, ticket)
 		if !errors.Is(err, errRewritten) {
-			return ix, err
+			return done, err
 		}
 		if try == attempts {
 			return nil, errcode.Wrap(err, errcode.Index, "ask again when the run files are no longer being rewritten", "bring the index up to date")
@@ -308,7 +315,7 @@ func (x *Indexer) sync(ctx context.Context) (*store.Index, error) {
 // turnOf waits for the turn and, unless somebody else has served the ticket
 // meanwhile, makes passes until one succeeds. It gives errRewritten when the rest
 // waits for somebody to be told of rewritten runs.
-func (x *Indexer) turnOf(ctx context.Context, ticket int64) (*store.Index, error) {
+func (x *Indexer) turnOf(ctx context.Context, ticket int64) (*synced, error) {
 	select {
 	case x.turn <- struct{}{}:
 		defer func() { <-x.turn }()
@@ -316,8 +323,8 @@ func (x *Indexer) turnOf(ctx context.Context, ticket int64) (*store.Index, error
 		return nil, ctx.Err()
 	}
 	ix, err := x.handle(ctx)
-	if err == nil && x.served.Load() >= ticket && x.apply.ix == ix {
-		return ix, nil
+	if done := x.synced.Load(); err == nil && x.served.Load() >= ticket && x.apply.ix == ix && done.ix == ix {
+		return done, nil
 	}
 	x.comeBack(ctx)
 	for try := 0; ; try++ {
@@ -326,8 +333,10 @@ func (x *Indexer) turnOf(ctx context.Context, ticket int64) (*store.Index, error
 			return nil, err
 		}
 		if err = x.pass(ctx, ix); err == nil {
+			done := &synced{ix, x.generation}
+			x.synced.Store(done)
 			x.served.Store(upTo)
-			return ix, nil
+			return done, nil
 		}
 		x.forgetHints()
 		switch {
@@ -411,30 +420,70 @@ func (x *Indexer) comeBack(ctx context.Context) {
 // Ask brings the index up to date and runs fn over one snapshot. It runs fn again,
 // over another one, when the index under it turns out to be unusable.
 func (x *Indexer) Ask(ctx context.Context, fn func(*store.View) error) error {
-	return x.over(ctx, x.sync, fn)
+	return x.over(ctx, func(ctx context.Context, _ int) (*synced, error) { return x.sync(ctx) }, fn)
+}
+
+// AskSynced is Ask over what this process has brought up to date last, or something
+// newer; it looks at the run files only where that is no longer there.
+func (x *Indexer) AskSynced(ctx context.Context, fn func(*store.View) error) error {
+	return x.over(ctx, func(ctx context.Context, try int) (*synced, error) {
+		if done := x.synced.Load(); try == 0 && done != nil && x.uses(done.ix) {
+			return done, nil
+		}
+		return x.sync(ctx)
+	}, fn)
+}
+
+// uses tells whether an index is the one that answers.
+func (x *Indexer) uses(ix *store.Index) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.ix == ix
 }
 
 // Snapshot is Ask over the index as it is, without a look at the run files.
 func (x *Indexer) Snapshot(ctx context.Context, fn func(*store.View) error) error {
-	return x.over(ctx, x.handle, fn)
+	return x.over(ctx, func(ctx context.Context, _ int) (*synced, error) {
+		ix, err := x.handle(ctx)
+		return &synced{ix: ix}, err
+	}, fn)
 }
 
-func (x *Indexer) over(ctx context.Context, get func(context.Context) (*store.Index, error), fn func(*store.View) error) error {
+// over runs fn over a snapshot of the index that get gives. Where get says which
+// filling of it that is, no other will do: one that another process committed since
+// may lack lines that were read into the one before.
+func (x *Indexer) over(ctx context.Context, get func(ctx context.Context, try int) (*synced, error), fn func(*store.View) error) error {
 	for try := 0; ; try++ {
-		ix, err := get(ctx)
+		on, err := get(ctx, try)
 		if err != nil {
 			return err
 		}
-		err = ix.Read(ctx, fn)
-		if err == nil || ctx.Err() != nil || try == attempts {
+		err = on.ix.Read(ctx, func(v *store.View) error {
+			if on.generation == 0 {
+				return fn(v)
+			}
+			generation, _, err := v.Meta()
+			if err == nil && generation != on.generation {
+				err = errRefilled
+			}
+			if err != nil {
+				return err
+			}
+			return fn(v)
+		})
+		switch {
+		case err == nil || ctx.Err() != nil || try == attempts:
+			return err
+		case errors.Is(err, store.ErrUnusable), errors.Is(err, store.ErrBusy):
+			x.retire(on.ix, err)
+		case !errors.Is(err, errRefilled):
 			return err
 		}
-		if !errors.Is(err, store.ErrUnusable) && !errors.Is(err, store.ErrBusy) {
-			return err
-		}
-		x.retire(ix, err)
 	}
 }
+
+// errRefilled says that the index is another filling than the one brought up to date.
+var errRefilled = errors.New("the index was filled anew meanwhile")
 
 // Library resolves templates: the root's own first, then the shipped ones.
 func (x *Indexer) Library() assemble.Library {

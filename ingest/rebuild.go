@@ -154,10 +154,10 @@ func (x *Indexer) Fsck(ctx context.Context, report func(Progress)) (*FsckReport,
 		if err != nil {
 			return nil, err
 		}
-		out, err = compare(ctx, live, fresh)
+		out, err = compare(ctx, live.ix, fresh.ix)
 		if errors.Is(err, store.ErrUnusable) {
 			out = &FsckReport{Differences: []string{"the live index cannot be read whole: " + err.Error()}}
-			x.retire(live, err)
+			x.retire(live.ix, err)
 			break
 		}
 		if err != nil {

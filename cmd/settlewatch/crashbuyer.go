@@ -230,7 +230,15 @@ type stoppingIndex struct {
 }
 
 func (x *stoppingIndex) Ask(ctx context.Context, fn func(*store.View) error) error {
-	if err := x.Indexer.Ask(ctx, fn); err != nil {
+	return x.judged(x.Indexer.Ask(ctx, fn))
+}
+
+func (x *stoppingIndex) AskSynced(ctx context.Context, fn func(*store.View) error) error {
+	return x.judged(x.Indexer.AskSynced(ctx, fn))
+}
+
+func (x *stoppingIndex) judged(err error) error {
+	if err != nil {
 		return err
 	}
 	return x.b.halt(crash.StopJudged)

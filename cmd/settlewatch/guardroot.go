@@ -213,9 +213,10 @@ func (a *app) faultedGuard(o rootOptions, g guardOptions, fault error) (*guard.G
 // noIndex is the index of a root that cannot be opened.
 type noIndex struct{ fault error }
 
-func (n noIndex) Sync(context.Context) error                           { return n.fault }
-func (n noIndex) Ask(context.Context, func(*store.View) error) error   { return n.fault }
-func (n noIndex) Damage(*store.View, int64) ([]store.RunDamage, error) { return nil, n.fault }
+func (n noIndex) Sync(context.Context) error                               { return n.fault }
+func (n noIndex) Ask(context.Context, func(*store.View) error) error       { return n.fault }
+func (n noIndex) AskSynced(context.Context, func(*store.View) error) error { return n.fault }
+func (n noIndex) Damage(*store.View, int64) ([]store.RunDamage, error)     { return nil, n.fault }
 func (n noIndex) Prefix(context.Context, []byte, int64) (uint32, bool, error) {
 	return 0, false, n.fault
 }
