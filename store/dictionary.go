@@ -27,8 +27,12 @@ func (d *dictionary) enter(generation int64) {
 	}
 }
 
-// Word gives the number of a dictionary word, 0 when it has none.
+// Word gives the number of a dictionary word, 0 when it has none; the empty one never
+// has.
 func (v *View) Word(w string) (int64, error) {
+	if w == "" {
+		return 0, nil
+	}
 	generation, _, err := v.Meta()
 	if err != nil {
 		return 0, err

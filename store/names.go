@@ -57,6 +57,9 @@ func (v *View) HistoryOf(names []int64) ([]ClassCount, error) {
 // host may be in a set for each of its payments, so no more is read of the name with
 // the most than twice what the next one has.
 func (v *View) setsOf(names []int64) (main int64, others []int64, err error) {
+	if len(names) == 1 {
+		return names[0], nil, nil
+	}
 	sets := make([][]int64, len(names))
 	for limit := 32; ; limit *= 4 {
 		longer := -1 // a name that has as many as were asked for
@@ -122,13 +125,12 @@ func (v *View) OpenOf(names, classes []int64) iter.Seq2[OpenOperation, error] {
 			if n == 20 && names != nil {
 				found, more, err = v.openFew(names, classes)
 			}
-			if found == nil && more && err == nil {
+			if more && err == nil {
 				found, below, more, err = v.openRound(names, classes, below, n)
-			}
-			if err == nil {
-				slices.SortFunc(found, func(a, b OpenOperation) int { return cmp.Compare(a.No, b.No) })
-				found = slices.CompactFunc(found, func(a, b OpenOperation) bool { return a.No == b.No })
-				err = v.complete(found, runs)
+				if err == nil {
+					found = eachOnce(found)
+					err = v.complete(found, runs)
+				}
 			}
 			if err != nil {
 				yield(OpenOperation{}, err)
@@ -144,20 +146,40 @@ func (v *View) OpenOf(names, classes []int64) iter.Seq2[OpenOperation, error] {
 	}
 }
 
-// openFew finds all operations of OpenOf with one look where they are few, which they
-// mostly are; more is true where they are not, and then nothing is given.
+// eachOnce sorts operations by number and drops those found under two names.
+func eachOnce(found []OpenOperation) []OpenOperation {
+	slices.SortFunc(found, func(a, b OpenOperation) int { return cmp.Compare(a.No, b.No) })
+	return slices.CompactFunc(found, func(a, b OpenOperation) bool { return a.No == b.No })
+}
+
+// openFew finds all operations of OpenOf, whole, with one look where they are few,
+// which they mostly are; more is true where they are not, and then nothing is given.
 func (v *View) openFew(names, classes []int64) (found []OpenOperation, more bool, err error) {
 	const few = 32
-	err = v.scan(v.ctx, `SELECT n.class, n.last_key, n.op_no FROM json_each(?1) j CROSS JOIN json_each(?2) c
-		CROSS JOIN operation_names n ON n.name = j.value AND n.class = c.value LIMIT ?3`, []any{list(names), list(classes), int64(few)}, func(row []driver.Value) error {
+	err = v.scan(v.ctx, `SELECT n.class, n.last_key, `+openColumns+`, r.run_key FROM json_each(?1) j CROSS JOIN json_each(?2) c
+		CROSS JOIN operation_names n ON n.name = j.value AND n.class = c.value CROSS JOIN operations o ON o.op_no = n.op_no
+		CROSS JOIN runs r ON r.run_no = o.run_no LIMIT ?3`, []any{list(names), list(classes), int64(few)}, func(row []driver.Value) error {
 		last, _ := row[1].([]byte)
-		found = append(found, OpenOperation{No: integer(row[2]), Class: integer(row[0]), Position: Position{Last: bytes.Clone(last)}})
+		run, _ := row[len(row)-1].([]byte)
+		o := OpenOperation{Class: integer(row[0]), Position: Position{Last: bytes.Clone(last), Run: bytes.Clone(run)}}
+		o.read(row[2:])
+		found = append(found, o)
 		return nil
 	})
 	if len(found) == few {
 		return nil, true, err
 	}
-	return found, false, err
+	return eachOnce(found), false, err
+}
+
+// openColumns are what read takes of the row of an operation.
+const openColumns = "o.op_no, o.run_no, o.op_key, o.blind IS NOT NULL, o.pending_until, o.spans"
+
+func (o *OpenOperation) read(row []driver.Value) {
+	key, _ := row[2].([]byte)
+	blob, _ := row[5].([]byte)
+	o.No, o.Run, o.Op = integer(row[0]), integer(row[1]), bytes.Clone(unpackKey(key))
+	o.Blind, o.PendingUntil, o.End = integer(row[3]) != 0, integer(row[4]), endOfSpans(blob)
 }
 
 // openRound finds the newest operations of OpenOf before a time, about n of each name
@@ -251,16 +273,12 @@ func (v *View) complete(found []OpenOperation, runs map[int64][]byte) error {
 	}
 	var unknown []int64
 	i := 0
-	if err := v.scan(v.ctx, `SELECT o.op_no, o.run_no, o.op_key, o.blind IS NOT NULL, o.pending_until, o.spans
-		FROM json_each(?) j CROSS JOIN operations o ON o.op_no = j.value ORDER BY j.key`, []any{list(numbers)}, func(row []driver.Value) error {
+	if err := v.scan(v.ctx, "SELECT "+openColumns+" FROM json_each(?) j CROSS JOIN operations o ON o.op_no = j.value ORDER BY j.key", []any{list(numbers)}, func(row []driver.Value) error {
 		for found[i].No != integer(row[0]) {
 			i++
 		}
 		o := &found[i]
-		key, _ := row[2].([]byte)
-		o.Run, o.Op, o.Blind, o.PendingUntil = integer(row[1]), bytes.Clone(unpackKey(key)), integer(row[3]) != 0, integer(row[4])
-		blob, _ := row[5].([]byte)
-		o.End = endOfSpans(blob)
+		o.read(row)
 		if _, ok := runs[o.Run]; !ok {
 			unknown = append(unknown, o.Run)
 		}

@@ -39,7 +39,7 @@ var (
 	call   = metric{func(s sample) float64 { return s.P50 }, showSeconds}
 	tail99 = metric{func(s sample) float64 { return s.P99 }, showSeconds}
 	// net leaves out of a call the Sync that is the same for every question.
-	net    = metric{func(s sample) float64 { return s.P50 - s.Barrier }, showSeconds}
+	net = metric{func(s sample) float64 { return s.P50 - s.Barrier }, showSeconds}
 	// inside is the part of a check that has its snapshot: what is asked of the index,
 	// and the judgement. The lock, the log and the Sync are around it.
 	inside = metric{func(s sample) float64 { return s.Inside }, showSeconds}
