@@ -31,6 +31,7 @@ type applier struct {
 	rev        int64 // of the last transaction this process made
 	kept       *simplelru.LRU[opID, *keptOp]
 	byNo       map[int64]opID // of the kept ones
+	run        *store.Run     // as last written; nil where that is not known
 	strays     *simplelru.LRU[int64, *keptOp]
 	fresh      map[int64]map[uint64]int64 // run scanned from its start -> hash of key -> operation
 	seed       maphash.Seed
@@ -72,7 +73,7 @@ func (a *applier) forget() {
 	a.rev = -1
 	a.kept.Purge()
 	a.strays.Purge()
-	a.byNo = map[int64]opID{}
+	a.byNo, a.run = map[int64]opID{}, nil
 	a.fresh = map[int64]map[uint64]int64{}
 }
 
@@ -87,13 +88,14 @@ func (a *applier) enter(tx *store.Tx) {
 	if tx.Rev() != a.rev+1 {
 		a.kept.Purge()
 		a.strays.Purge()
+		a.run = nil
 	}
 	a.rev = tx.Rev()
 }
 
 // batch applies one batch inside tx.
 func (a *applier) batch(tx *store.Tx, b *batch) error {
-	run, err := tx.Run([]byte(b.file))
+	run, err := a.runOf(tx, b.file)
 	if err != nil {
 		return err
 	}
@@ -160,6 +162,15 @@ func (a *applier) batch(tx *store.Tx, b *batch) error {
 	return a.end(tx, b, run)
 }
 
+// runOf finds the run of a file; nil when there is none.
+func (a *applier) runOf(tx *store.Tx, file string) (*store.Run, error) {
+	run := a.run
+	if a.run = nil; run != nil && string(run.File) == file {
+		return run, nil
+	}
+	return tx.Run([]byte(file))
+}
+
 // faults keeps the first faults of a run and the newest one.
 func (a *applier) faults(tx *store.Tx, b *batch, run *store.Run) error {
 	total := run.Faults + b.faultCount
@@ -215,7 +226,7 @@ func (a *applier) clear(tx *store.Tx, run *store.Run) error {
 		return err
 	}
 	a.forgetRun(run.No)
-	*run = store.Run{No: run.No, File: run.File, FileKey: run.FileKey, Key: run.Key, Epoch: run.Epoch + 1}
+	run.Begin()
 	return links.settle(false)
 }
 
@@ -235,7 +246,11 @@ func (a *applier) end(tx *store.Tx, b *batch, run *store.Run) error {
 	if b.last {
 		delete(a.fresh, run.No)
 	}
-	return tx.PutRun(run)
+	if err := tx.PutRun(run); err != nil {
+		return err
+	}
+	a.run = run
+	return nil
 }
 
 func (a *applier) forgetRun(run int64) {

@@ -312,6 +312,36 @@ func (x *Indexer) sync(ctx context.Context) (*synced, error) {
 	}
 }
 
+// follow indexes what the watcher has told of so far. Nobody waits for it, so it need
+// not cover what was written a moment ago: that will be told of next.
+func (x *Indexer) follow(ctx context.Context) error {
+	err := x.inTurn(ctx, func() error {
+		ix, err := x.handle(ctx)
+		if err == nil {
+			err = x.pass(ctx, ix, (*watcher).told)
+		}
+		if err != nil {
+			x.forgetHints()
+		}
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		return x.Sync(ctx) // which knows what to do about it
+	}
+	return err
+}
+
+// inTurn runs fn when nobody else looks at the run files.
+func (x *Indexer) inTurn(ctx context.Context, fn func() error) error {
+	select {
+	case x.turn <- struct{}{}:
+		defer func() { <-x.turn }()
+		return fn()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // turnOf waits for the turn and, unless somebody else has served the ticket
 // meanwhile, makes passes until one succeeds. It gives errRewritten when the rest
 // waits for somebody to be told of rewritten runs.
@@ -332,7 +362,7 @@ func (x *Indexer) turnOf(ctx context.Context, ticket int64) (*synced, error) {
 		if ix, err = x.handle(ctx); err != nil {
 			return nil, err
 		}
-		if err = x.pass(ctx, ix); err == nil {
+		if err = x.pass(ctx, ix, (*watcher).changes); err == nil {
 			done := &synced{ix, x.generation}
 			x.synced.Store(done)
 			x.served.Store(upTo)
@@ -476,7 +506,9 @@ func (x *Indexer) over(ctx context.Context, get func(ctx context.Context, try in
 			return err
 		case errors.Is(err, store.ErrUnusable), errors.Is(err, store.ErrBusy):
 			x.retire(on.ix, err)
-		case !errors.Is(err, errRefilled):
+		case errors.Is(err, errRefilled):
+			x.needFull.Store(true)
+		default:
 			return err
 		}
 	}

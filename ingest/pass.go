@@ -67,32 +67,21 @@ type job struct {
 	again  bool // index it from its start: lines of it were found changed
 }
 
-// pass brings the index up to date once. The caller holds the turn.
-func (x *Indexer) pass(ctx context.Context, ix *store.Index) error {
+// pass brings the index up to date once. hints is how it learns from the watcher, where
+// there is one, which run files to look at. The caller holds the turn.
+func (x *Indexer) pass(ctx context.Context, ix *store.Index, hints func(*watcher, context.Context) ([]string, bool)) error {
 	if x.apply.ix != ix {
 		x.apply.reset(ix)
 		x.forgetHints()
 	}
 	x.rewrites.look()
-	// An index that was filled anew by another process may lack what we were
-	// told of and passed on to the old one.
-	if err := ix.Read(ctx, func(v *store.View) error {
-		generation, _, err := v.Meta()
-		if generation != x.generation {
-			x.generation = generation
-			x.forgetHints()
-		}
-		return err
-	}); err != nil {
-		return err
-	}
 	w := x.watcher.Load()
 	names, told := []string(nil), false
 	if x.needFull.Swap(false) {
 		x.forgetHints()
 	}
 	if w != nil && x.now().Sub(x.fullPassAt) < fullPassEvery && x.now().Sub(x.fullPassAt) >= 0 {
-		names, told = w.changes(ctx)
+		names, told = hints(w, ctx)
 	}
 	dir, err := x.openEvents()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -106,6 +95,7 @@ func (x *Indexer) pass(ctx context.Context, ix *store.Index) error {
 		if err := x.fill(ctx, ix, dir, jobs, filling{}); err != nil {
 			return err
 		}
+		x.generation = 0 // any filling will do, since there is nothing to cover
 		return x.rewritten()
 	}
 	if err != nil {
@@ -129,7 +119,7 @@ func (x *Indexer) pass(ctx context.Context, ix *store.Index) error {
 			}
 			return x.settled()
 		}
-		if !errors.Is(err, errGone) {
+		if !errors.Is(err, errGone) && !errors.Is(err, errRefilled) {
 			return err
 		}
 	}
@@ -137,14 +127,15 @@ func (x *Indexer) pass(ctx context.Context, ix *store.Index) error {
 		w.restart()
 	}
 	at := x.now()
-	jobs, known, err := x.all(ctx, ix, dir)
+	jobs, known, generation, err := x.all(ctx, ix, dir)
 	if err != nil {
 		return err
 	}
-	if err := x.fill(ctx, ix, dir, jobs, filling{anew: known == 0 && toRead(jobs) > bulkBytes}); err != nil {
+	anew := known == 0 && toRead(jobs) > bulkBytes
+	if err := x.fill(ctx, ix, dir, jobs, filling{anew: anew}); err != nil {
 		return err
 	}
-	if known == 0 {
+	if x.generation = generation; anew {
 		x.generation = x.apply.generation // filled by us, just now
 	}
 	x.fullPassAt = at
@@ -215,6 +206,11 @@ func (x *Indexer) named(ctx context.Context, ix *store.Index, dir *safefile.Dir,
 	names = slices.Compact(names)
 	jobs := make([]job, 0, len(names))
 	err := ix.Read(ctx, func(v *store.View) error {
+		// An index that was filled anew by another process may lack what we were
+		// told of and passed on to the old one.
+		if generation, _, err := v.Meta(); err != nil || generation != x.generation {
+			return errors.Join(err, errRefilled)
+		}
 		for _, name := range names {
 			run, err := v.RunByFile([]byte(name))
 			if err != nil {
@@ -241,14 +237,17 @@ func (x *Indexer) named(ctx context.Context, ix *store.Index, dir *safefile.Dir,
 }
 
 // all makes jobs for every entry that is not just as the index knows it, and
-// tells how many runs the index knows.
-func (x *Indexer) all(ctx context.Context, ix *store.Index, dir *safefile.Dir) ([]job, int, error) {
+// tells how many runs the index knows and which filling of it that is.
+func (x *Indexer) all(ctx context.Context, ix *store.Index, dir *safefile.Dir) (jobs []job, runs int, generation int64, err error) {
 	known := map[string]store.Identity{}
 	var infos []safefile.Info
 	var names []string
 	var g errgroup.Group
 	g.Go(func() error {
 		return ix.Read(ctx, func(v *store.View) (err error) {
+			if generation, _, err = v.Meta(); err != nil {
+				return err
+			}
 			known, err = v.Identities()
 			return err
 		})
@@ -269,7 +268,7 @@ func (x *Indexer) all(ctx context.Context, ix *store.Index, dir *safefile.Dir) (
 		return nil
 	})
 	if err := g.Wait(); err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
 
 	linked := map[string]bool{}
@@ -304,8 +303,10 @@ func (x *Indexer) all(ctx context.Context, ix *store.Index, dir *safefile.Dir) (
 		return true
 	})
 
-	var jobs []job
-	err := ix.Read(ctx, func(v *store.View) error {
+	err = ix.Read(ctx, func(v *store.View) error {
+		if now, _, err := v.Meta(); err != nil || now != generation {
+			return errors.Join(err, errStale)
+		}
 		for _, i := range changed {
 			j := job{file: names[i], info: infos[i], verify: true}
 			_, j.again = x.suspects.Load(names[i])
@@ -335,7 +336,7 @@ func (x *Indexer) all(ctx context.Context, ix *store.Index, dir *safefile.Dir) (
 		}
 		return nil
 	})
-	return jobs, len(known), err
+	return jobs, len(known), generation, err
 }
 
 // goneJobs are for a root whose events directory is not there.

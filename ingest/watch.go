@@ -180,6 +180,12 @@ func (w *watcher) changes(ctx context.Context) (names []string, ok bool) {
 	if !w.barrier(ctx) {
 		return nil, false
 	}
+	return w.told(ctx)
+}
+
+// told gives the names that may have changed as far as notifications have come by. It
+// gives ok false when the watcher cannot vouch for these.
+func (w *watcher) told(context.Context) (names []string, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.deaf != "" {
@@ -295,7 +301,7 @@ func (x *Indexer) Watch(ctx context.Context) error {
 				x.log.Info("run files are polled", "reason", refused)
 			}
 		}
-		if err := x.Sync(ctx); err != nil && ctx.Err() == nil {
+		if err := x.follow(ctx); err != nil && ctx.Err() == nil {
 			x.log.Warn("the index is behind", "error", err)
 		}
 		var wake <-chan struct{}

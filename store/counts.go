@@ -7,7 +7,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"strings"
 
 	pay "github.com/settlewatch/settlewatch/guard/payment"
 )
@@ -141,9 +140,8 @@ type counter struct {
 
 func newCounter(table, count string, key ...string) counter {
 	c := counter{
-		add: newRowBuffer(table, 60, append(key, count)...),
-		// The count itself tells an index that does not know what it removes.
-		prune: "DELETE FROM " + table + " WHERE " + strings.Join(key, " = ? AND ") + " = ? AND " + count + " = 0",
+		add:   newRowBuffer(table, 60, append(key, count)...),
+		prune: "DELETE FROM " + table + " INDEXED BY " + table + "_none WHERE " + count + " = 0",
 	}
 	c.add.then(count + " = " + count + " + excluded." + count)
 	return c
@@ -166,11 +164,9 @@ func (t *Tx) addCounts(c *counter, changes map[countKey]int64) error {
 	if err := t.drain(&c.add); err != nil {
 		return err
 	}
-	for _, k := range keys {
-		if changes[k] < 0 {
-			if err := t.bulk(c.prune, values(k[0], k[1], k[2])); err != nil {
-				return err
-			}
+	if slices.ContainsFunc(keys, func(k countKey) bool { return changes[k] < 0 }) {
+		if err := t.bulk(c.prune, nil); err != nil {
+			return err
 		}
 	}
 	clear(changes)

@@ -393,7 +393,7 @@ func (v *View) RunsChanged(rev int64) (runs []Run, gone int64, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	err = v.sel(v.ctx, &runs, "SELECT "+runColumns+" FROM runs INDEXED BY runs_changed WHERE rev > ? ORDER BY rev", rev)
+	runs, err = v.runs(v.ctx, "INDEXED BY runs_changed WHERE rev > ? ORDER BY rev", rev)
 	return runs, p.gone, err
 }
 
@@ -429,8 +429,8 @@ func (v *View) Damaged(rev int64) ([]Run, error) {
 		runs = slices.DeleteFunc(runs, func(r Run) bool { return r.Faults == 0 && !r.Twin && r.Torn == 0 })
 	} else {
 		for _, which := range []string{"faults > 0", "faults = 0 AND twin > 0", "faults = 0 AND twin = 0 AND torn > 0"} {
-			var some []Run
-			if err = v.sel(v.ctx, &some, "SELECT "+runColumns+" FROM runs WHERE "+which+" ORDER BY file_key"); err != nil {
+			some, err := v.runs(v.ctx, "WHERE "+which+" ORDER BY file_key")
+			if err != nil {
 				return nil, err
 			}
 			runs = append(runs, some...)

@@ -130,9 +130,7 @@ func (p *PaidThere) all() int64 { return p.Settled + p.Open + p.Failed + p.Ambig
 
 // NewestRuns gives runs from the end of the listing, after so many.
 func (v *View) NewestRuns(after, limit int) ([]Run, error) {
-	var runs []Run
-	err := v.sel(v.ctx, &runs, "SELECT "+runColumns+" FROM runs ORDER BY file_key DESC LIMIT ? OFFSET ?", limit, after)
-	return runs, err
+	return v.runs(v.ctx, "ORDER BY file_key DESC LIMIT ? OFFSET ?", int64(limit), int64(after))
 }
 
 // FaultsOf gives the first faults of a run that are known one by one.

@@ -115,9 +115,7 @@ func (v *View) one(query string, args []any, to ...*int64) error {
 
 // Runs lists every run in listing order.
 func (v *View) Runs() ([]Run, error) {
-	var runs []Run
-	err := v.sel(v.ctx, &runs, "SELECT "+runColumns+" FROM runs ORDER BY file_key")
-	return runs, err
+	return v.runs(v.ctx, "ORDER BY file_key")
 }
 
 // Identity is the part of a run that one stat call can confirm.
@@ -153,15 +151,13 @@ func (v *View) RunByFile(file []byte) (*Run, error) {
 // RunsByKey finds the runs of an id: one, none, or, where two file names
 // collide, several.
 func (v *View) RunsByKey(key []byte) ([]Run, error) {
-	var runs []Run
-	err := v.sel(v.ctx, &runs, "SELECT "+runColumns+" FROM runs WHERE run_key = ? ORDER BY file_key", key)
-	return runs, err
+	return v.runs(v.ctx, "WHERE run_key = ? ORDER BY file_key", key)
 }
 
 // Latest is the last run of the listing; withOperations passes over runs that
 // have none. It gives nil when there is no such run.
 func (v *View) Latest(withOperations bool) (*Run, error) {
-	return v.oneRun(v.ctx, "operations >= ? ORDER BY file_key DESC LIMIT 1", boolInt(withOperations))
+	return v.oneRun(v.ctx, "operations >= ? ORDER BY file_key DESC LIMIT 1", int64(boolInt(withOperations)))
 }
 
 // Totals are what the index holds in all.
@@ -205,16 +201,12 @@ func (v *View) DamagedRuns(run int64) (int, error) {
 
 // Twins gives the runs whose id another file has too, of all or the one named.
 func (v *View) Twins(run int64) ([]Run, error) {
-	var runs []Run
-	err := v.sel(v.ctx, &runs, "SELECT "+runColumns+" FROM runs WHERE twin > 0 AND (?1 = 0 OR run_no = ?1) ORDER BY file_key", run)
-	return runs, err
+	return v.runs(v.ctx, "WHERE twin > 0 AND (?1 = 0 OR run_no = ?1) ORDER BY file_key", run)
 }
 
 // Torn gives the runs that end in an incomplete line, of all or the one named.
 func (v *View) Torn(run int64) ([]Run, error) {
-	var runs []Run
-	err := v.sel(v.ctx, &runs, "SELECT "+runColumns+" FROM runs WHERE torn > 0 AND (?1 = 0 OR run_no = ?1) ORDER BY file_key", run)
-	return runs, err
+	return v.runs(v.ctx, "WHERE torn > 0 AND (?1 = 0 OR run_no = ?1) ORDER BY file_key", run)
 }
 
 // FirstFault is the first fault of a damaged run.

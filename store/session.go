@@ -84,19 +84,6 @@ func (s *session) sel(ctx context.Context, dest any, query string, args ...any) 
 	return st.SelectContext(ctx, dest, args...)
 }
 
-// oneRun finds a run; nil when there is none.
-func (s *session) oneRun(ctx context.Context, where string, arg any) (*Run, error) {
-	var r Run
-	err := s.get(ctx, &r, "SELECT "+runColumns+" FROM runs WHERE "+where, arg)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &r, nil
-}
-
 // direct prepares a statement on the driver's own connection: the checks and
 // conversions that database/sql makes of every value cost as much as binding and
 // reading them.

@@ -13,32 +13,6 @@ import (
 // Schema is the version of the index's schema.
 func Schema() int64 { return migrations.Schema }
 
-// Run is a row of runs. Ids and keys are in sortable form
-// (jsjson.SortKey); offsets are bytes.
-type Run struct {
-	No         int64   `db:"run_no"`
-	File       []byte  `db:"file"`
-	FileKey    []byte  `db:"file_key"`
-	Key        []byte  `db:"run_key"`
-	Epoch      int64   `db:"epoch"`
-	Stat       Stat    `db:"stat"`
-	Covered    int64   `db:"covered"`
-	CRC        int64   `db:"crc"`
-	HeadCRC    int64   `db:"head_crc"`
-	TailCRC    int64   `db:"tail_crc"`
-	Lines      int64   `db:"lines"`
-	Events     int64   `db:"events"`
-	Operations int64   `db:"operations"`
-	Answers    int64   `db:"answers"`
-	Faults     int64   `db:"faults"`
-	EntryFault *string `db:"entry_fault"`
-	Session    string  `db:"session"`
-	Torn       int64   `db:"torn"` // 0: ends in a newline; else the owner's word for what is there
-	Unverified bool    `db:"unverified"`
-	Twin       bool    `db:"twin"` // another file has the same id; kept by the store
-	Rev        int64   `db:"rev"`  // transaction that last changed it; set by the store
-}
-
 // Stat is what one stat call says of a run file. A start reads one for each
 // run, so it is kept as one value.
 type Stat struct {

@@ -47,7 +47,8 @@ type Tx struct {
 	newWord     int64              // next word number while the cache holds every word; else 0
 	newSet      int64              // likewise the next name set
 	noSlots     bool               // the table slots is empty
-	deferred    []string           // statements that make the indexes again; non-nil while filling
+	args        []driver.NamedValue
+	deferred    []string // statements that make the indexes again; non-nil while filling
 }
 
 // maxCached bounds each dictionary cache; a cache that is full starts again.
@@ -57,12 +58,17 @@ const maxCached = 1 << 17
 // fraction of as many single ones. Its values go straight to the driver: the
 // conversions of database/sql are a tenth of a bulk fill.
 type rowBuffer struct {
-	cols      int
-	per       int // rows a statement
-	args      []driver.NamedValue
-	owner     int64  // operation of the first row buffered; later rows have greater ones
-	one, many string // statements for one row and for per of them
+	cols  int
+	per   int // rows a statement
+	args  []driver.NamedValue
+	owner int64 // operation of the first row buffered; later rows have greater ones
+	// Statements for one row, for a few and for per of them.
+	one, some, many string
 }
+
+// someRows is how many rows one statement writes of what is left for a commit: each
+// statement costs as much as a few rows.
+const someRows = 8
 
 // INSERT OR ROLLBACK: a plain multi-row insert opens a statement journal for
 // each statement where the table has a unique index, which is slower than no
@@ -72,13 +78,14 @@ func newRowBuffer(table string, per int, cols ...string) rowBuffer {
 	row := "(?" + strings.Repeat(",?", len(cols)-1) + ")"
 	head := "INSERT OR ROLLBACK INTO " + table + " (" + strings.Join(cols, ",") + ") VALUES "
 	return rowBuffer{cols: len(cols), per: per, args: make([]driver.NamedValue, 0, per*len(cols)),
-		one: head + row, many: head + row + strings.Repeat(","+row, per-1)}
+		one: head + row, some: head + row + strings.Repeat(","+row, someRows-1), many: head + row + strings.Repeat(","+row, per-1)}
 }
 
 // then says what becomes of a row whose key is there already.
 func (b *rowBuffer) then(set string) {
 	set = " ON CONFLICT DO UPDATE SET " + set
 	b.one += set
+	b.some += set
 	b.many += set
 }
 
@@ -171,9 +178,8 @@ func (t *Tx) start() error {
 // putMeta writes what a transaction changed of the whole.
 func (t *Tx) putMeta() error {
 	a := &t.added
-	_, err := t.exec(`UPDATE meta SET rev = ?, gone = ?, next_op = ?, runs = runs + ?, operations = operations + ?, events = events + ?,
+	return t.put(`UPDATE meta SET rev = ?, gone = ?, next_op = ?, runs = runs + ?, operations = operations + ?, events = events + ?,
 		payments = payments + ?, faults = faults + ?, bytes = bytes + ?`, t.rev, t.gone, t.nextOp, a.Runs, a.Operations, a.Events, a.Payments, a.Faults, a.Bytes)
-	return err
 }
 
 // Statements of a transaction do not heed the caller's context: a context that
@@ -181,6 +187,15 @@ func (t *Tx) putMeta() error {
 
 func (t *Tx) exec(query string, args ...any) (sql.Result, error) {
 	return t.session.exec(context.Background(), query, args...)
+}
+
+// put runs a statement past database/sql. Arguments are of the driver's own types.
+func (t *Tx) put(query string, args ...any) error {
+	t.args = t.args[:0]
+	for i, a := range args {
+		t.args = append(t.args, driver.NamedValue{Ordinal: i + 1, Value: a})
+	}
+	return t.bulk(query, t.args)
 }
 
 func (t *Tx) row(query string, args []any, dest ...any) error {
@@ -217,14 +232,19 @@ func (t *Tx) drain(b *rowBuffer) error {
 	if len(args) == b.per*b.cols {
 		return t.bulk(b.many, args)
 	}
-	for ; len(args) > 0; args = args[b.cols:] {
-		row := args[:b.cols]
-		for i := range row {
-			row[i].Ordinal = i + 1
+	for len(args) > 0 {
+		rows, query := 1, b.one
+		if len(args) >= someRows*b.cols {
+			rows, query = someRows, b.some
 		}
-		if err := t.bulk(b.one, row); err != nil {
+		part := args[:rows*b.cols]
+		for i := range part {
+			part[i].Ordinal = i + 1
+		}
+		if err := t.bulk(query, part); err != nil {
 			return err
 		}
+		args = args[len(part):]
 	}
 	return nil
 }
@@ -247,9 +267,6 @@ func (t *Tx) Rev() int64 { return t.rev }
 // numbers learnt under another generation mean nothing.
 func (t *Tx) Generation() int64 { return t.generation }
 
-const runColumns = `run_no, file, file_key, run_key, epoch, stat, covered, crc, head_crc, tail_crc,
-	lines, events, operations, answers, faults, entry_fault, session, torn, twin, unverified, rev`
-
 // Run finds a run by its file name; nil when there is none.
 func (t *Tx) Run(file []byte) (*Run, error) {
 	return t.oneRun(context.Background(), "file = ?", file)
@@ -258,27 +275,31 @@ func (t *Tx) Run(file []byte) (*Run, error) {
 // PutRun writes r, which gets its number when it is new.
 func (t *Tx) PutRun(r *Run) error {
 	r.Rev = t.rev
-	args := []any{r.FileKey, r.Key, r.Epoch, r.Stat, r.Covered, r.CRC, r.HeadCRC, r.TailCRC,
-		r.Lines, r.Events, r.Operations, r.Answers, r.Faults, r.EntryFault, r.Session, r.Torn, r.Unverified, r.Rev}
-	now := Totals{Runs: 1, Operations: r.Operations, Events: r.Events, Faults: r.Faults, Bytes: r.Covered}
+	stat, err := r.Stat.Value()
+	if err != nil {
+		return err
+	}
+	var fault any
+	if r.EntryFault != nil {
+		fault = *r.EntryFault
+	}
+	args := []any{r.FileKey, r.Key, r.Epoch, stat, r.Covered, r.CRC, r.HeadCRC, r.TailCRC,
+		r.Lines, r.Events, r.Operations, r.Answers, r.Faults, fault, r.Session, r.Torn, int64(boolInt(r.Unverified)), r.Rev}
+	if r.No == 0 {
+		r.was = Totals{}
+	}
+	t.added.add(r.totals(), 1)
+	t.added.add(r.was, -1)
+	r.was = r.totals()
 	if r.No != 0 {
-		var before Totals
-		if err := t.row("SELECT 1, operations, events, faults, covered FROM runs WHERE run_no = ?", []any{r.No},
-			&before.Runs, &before.Operations, &before.Events, &before.Faults, &before.Bytes); err != nil {
-			return err
-		}
-		t.added.add(now, 1)
-		t.added.add(before, -1)
-		_, err := t.exec(`UPDATE runs SET file_key=?, run_key=?, epoch=?, stat=?, covered=?, crc=?,
+		return t.put(`UPDATE runs SET file_key=?, run_key=?, epoch=?, stat=?, covered=?, crc=?,
 			head_crc=?, tail_crc=?, lines=?, events=?, operations=?, answers=?, faults=?, entry_fault=?, session=?, torn=?, unverified=?, rev=? WHERE run_no=?`,
 			append(args, r.No)...)
-		return err
 	}
 	res, err := t.exec(`INSERT INTO runs (file_key, run_key, epoch, stat, covered, crc, head_crc, tail_crc,
 		lines, events, operations, answers, faults, entry_fault, session, torn, unverified, rev, file) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
 		append(args, r.File)...)
 	if err == nil {
-		t.added.add(now, 1)
 		r.No, err = res.LastInsertId()
 	}
 	if err == nil {
@@ -657,9 +678,9 @@ func (t *Tx) Put(op *Operation, old *Stored) (*Stored, error) {
 		if err := t.drainOf(&t.newOps, old.No); err != nil {
 			return nil, err
 		}
-		if _, err := t.exec(`UPDATE operations SET class=?, last_key=?, rev=?, events=?, spans=?, crc=?, side=?, payee=?, host=?, resource=?,
-			asset=?, amount=?, pending_until=?, blind=?, no_hook=?, names=? WHERE op_no=?`, class, op.Last, t.stamp, op.Events, op.Spans, int64(op.CRC), op.Side,
-			payee, host, resource, asset, amount, op.PendingUntil, text(op.Blind), op.NoHook, names, now.No); err != nil {
+		if err := t.put(`UPDATE operations SET class=?, last_key=?, rev=?, events=?, spans=?, crc=?, side=?, payee=?, host=?, resource=?,
+			asset=?, amount=?, pending_until=?, blind=?, no_hook=?, names=? WHERE op_no=?`, class, op.Last, t.stamp, op.Events, op.Spans, int64(op.CRC), int64(op.Side),
+			payee, host, resource, asset, amount, op.PendingUntil, text(op.Blind), int64(boolInt(op.NoHook)), names, now.No); err != nil {
 			return nil, err
 		}
 	}
@@ -717,6 +738,9 @@ func (t *Tx) putNames(op *Operation, now, old *Stored) error {
 		if t.deferred == nil && old.names == now.names && old.Class == now.Class && bytes.Equal(old.Last, now.Last) {
 			return nil
 		}
+		if t.deferred == nil && old.names == now.names {
+			return t.moveNames(now, old)
+		}
 		if err := t.removeNames(old.No, old.names, old.Class, old.Last); err != nil {
 			return err
 		}
@@ -730,6 +754,24 @@ func (t *Tx) putNames(op *Operation, now, old *Stored) error {
 			continue // Filled does it
 		}
 		if err := t.add(&t.newNames, now.No, n, now.Class, now.Last, now.No); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moveNames moves the name rows of an operation to where it stands now.
+func (t *Tx) moveNames(now, old *Stored) error {
+	if err := t.drainOf(&t.newNames, now.No); err != nil {
+		return err
+	}
+	names, err := t.namesOf(now.names)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if err := t.put("UPDATE operation_names SET class = ?, last_key = ? WHERE name = ? AND class = ? AND last_key = ? AND op_no = ?",
+			now.Class, now.Last, n, old.Class, old.Last, now.No); err != nil {
 			return err
 		}
 	}
@@ -750,7 +792,7 @@ func (t *Tx) removeNames(no, set, class int64, last []byte) error {
 		return err
 	}
 	for _, n := range names {
-		if _, err := t.exec("DELETE FROM operation_names WHERE name = ? AND class = ? AND last_key = ? AND op_no = ?", n, class, last, no); err != nil {
+		if err := t.put("DELETE FROM operation_names WHERE name = ? AND class = ? AND last_key = ? AND op_no = ?", n, class, last, no); err != nil {
 			return err
 		}
 	}
@@ -799,7 +841,7 @@ func (t *Tx) putDependents(no, run int64, now, had *dependents) error {
 			return err
 		}
 		for _, a := range now.answers {
-			if _, err := t.exec("INSERT INTO answers (op_no, n, run_no, at_key) VALUES (?,?,?,?)", no, a.N, run, nonNil(a.AtKey)); err != nil {
+			if err := t.put("INSERT INTO answers (op_no, n, run_no, at_key) VALUES (?,?,?,?)", no, int64(a.N), run, nonNil(a.AtKey)); err != nil {
 				return err
 			}
 		}
@@ -819,7 +861,7 @@ func (t *Tx) putDependents(no, run int64, now, had *dependents) error {
 			return err
 		}
 		for _, h := range now.hashes {
-			if _, err := t.exec("INSERT OR IGNORE INTO transactions (hash, op_no) VALUES (?,?)", h, no); err != nil {
+			if err := t.put("INSERT OR IGNORE INTO transactions (hash, op_no) VALUES (?,?)", h, no); err != nil {
 				return err
 			}
 		}

@@ -100,6 +100,7 @@ CREATE TABLE set_counts (
     operations INTEGER NOT NULL,
     PRIMARY KEY (set_no, class, blind)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX set_counts_none ON set_counts (set_no) WHERE operations = 0;
 CREATE TABLE name_counts (
     name       INTEGER NOT NULL,
     class      INTEGER NOT NULL,
@@ -107,6 +108,7 @@ CREATE TABLE name_counts (
     operations INTEGER NOT NULL,
     PRIMARY KEY (name, class, blind)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX name_counts_none ON name_counts (name) WHERE operations = 0;
 
 -- What is shown of an operation. Where resource, asset and amount are those of
 -- its first payment they are null here; without one, 0 and '' stand for unknown.
@@ -196,6 +198,7 @@ CREATE TABLE paid (
     payments INTEGER NOT NULL,
     PRIMARY KEY (host, payee, outcome)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX paid_none ON paid (host) WHERE payments = 0;
 
 -- What links need (trace contract, section 12.8). A stray is an answer in no
 -- operation; it stands in the other tables under its number made negative.
