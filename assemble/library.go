@@ -3,9 +3,11 @@ package assemble
 import (
 	"embed"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/internal/plain"
@@ -32,6 +34,26 @@ func Builtin(name string) []byte {
 	}
 	return src
 }
+
+// Shipped is a template that comes with the program, nil when there is none of that
+// name. It is read once and shared: nothing of it may be changed.
+func Shipped(name string) *Template {
+	if t, ok := shipped.Load(name); ok {
+		return t.(*Template)
+	}
+	src := Builtin(name)
+	if src == nil {
+		return nil
+	}
+	t, _, err := ParseTemplate(src)
+	if err != nil {
+		panic(fmt.Sprintf("the template %s that comes with the program is not valid: %v", name, err)) // tests read them all
+	}
+	shipped.Store(name, t)
+	return t
+}
+
+var shipped sync.Map
 
 // Origin says where a template came from.
 type Origin string
@@ -84,10 +106,11 @@ func (l Library) Resolve(ref string, readFile func(path string) ([]byte, error))
 			return nil, errcode.Wrap(err, errcode.TemplateInvalid, "repair or remove the file; a built-in template never stands in for a local one",
 				"could not read the local template %s", shown)
 		default:
-			if src = Builtin(ref); src == nil {
+			if r.Template = Shipped(ref); r.Template == nil {
 				return nil, notFound(shown)
 			}
 			r.Origin, r.Path = OriginBuiltin, "builtin:"+ref
+			return r, nil
 		}
 	} else {
 		if ref == "" {

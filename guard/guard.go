@@ -111,10 +111,8 @@ func New(o Options) (*Guard, error) {
 		g.policy = DefaultPolicy()
 	}
 	g.hash = g.policy.Hash()
+	g.buyer = assemble.Shipped(assemble.DefaultTemplate)
 	var err error
-	if g.buyer, _, err = assemble.ParseTemplate(assemble.Builtin(assemble.DefaultTemplate)); err != nil {
-		return nil, err
-	}
 	g.log, err = decision.Open(decision.Options{
 		Dir: o.Dir, Now: o.Now, LockWait: o.LockWait, Operators: g.policy.Operators, Checkpoint: o.Checkpoint, Log: g.say,
 	})
@@ -254,9 +252,8 @@ func (g *Guard) template(name string) (*assemble.Template, error) {
 	if name == "" || name == assemble.DefaultTemplate {
 		return nil, nil
 	}
-	if src := assemble.Builtin(name); src != nil {
-		t, _, err := assemble.ParseTemplate(src)
-		return t, err
+	if t := assemble.Shipped(name); t != nil {
+		return t, nil
 	}
 	if !assemble.IsName(name) {
 		return nil, errcode.New(errcode.TemplateNotFound, "name a template without a path", "template %q is not a name", name)
