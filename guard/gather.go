@@ -26,13 +26,16 @@ type gathering struct {
 	f    *Facts
 	m    *matching // what payments in the trace have used up
 
-	names    []int64  // of the counterparty, that the index has seen
-	openHere []int64  // open classes that operations with it are of
-	asset    int64    // that is asked about
-	unseen   []string // assets that have no number in the index
-	resolved bool     // a person has resolved some operation
-	refs     map[int64]decision.Ref
-	stated   map[int64]bool // operations whose stated amount has been counted
+	names    []int64 // of the counterparty, that the index has seen
+	openHere []int64 // open classes that operations with it are of
+	// mayBeOpen is how many operations with it are of a class that is open, those that
+	// are left out for being blind too.
+	mayBeOpen int
+	asset     int64    // that is asked about
+	unseen    []string // assets that have no number in the index
+	resolved  bool     // a person has resolved some operation
+	refs      map[int64]decision.Ref
+	stated    map[int64]bool // operations whose stated amount has been counted
 }
 
 func (g *Guard) newGathering(v *store.View, s *decision.State, ask *Ask, now time.Time) *gathering {
@@ -81,7 +84,11 @@ func (q *gathering) counts() error {
 	}
 	all, err := q.v.HistoryOf(q.names)
 	for _, c := range all {
-		if slices.Contains(q.read.open, c.Class) && !q.ignored(c.Blind) {
+		isOpen := slices.Contains(q.read.open, c.Class)
+		if isOpen {
+			q.mayBeOpen += int(c.N)
+		}
+		if isOpen && !q.ignored(c.Blind) {
 			q.f.Open.Total += int(c.N)
 			if !slices.Contains(q.openHere, c.Class) {
 				q.openHere = append(q.openHere, c.Class)
@@ -115,7 +122,7 @@ func (q *gathering) open() error {
 	if touched {
 		q.f.Open.Total = 0
 	}
-	for o, err := range q.v.OpenOf(q.names, q.openHere) {
+	for o, err := range q.v.OpenOf(q.names, q.openHere, q.mayBeOpen) {
 		if err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ func (g *Guard) openOperations(v *store.View, s *decision.State, names []int64, 
 		return err
 	}
 	q := g.newGathering(v, s, nil, g.now())
-	for o, err := range v.OpenOf(names, read.open) {
+	for o, err := range v.OpenOf(names, read.open, 0) {
 		if err != nil {
 			return err
 		}

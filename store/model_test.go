@@ -545,24 +545,27 @@ func (m *model) checkOperations(t *rapid.T, v *View, names []string, numbers []i
 				wanted[op.No] = op.Blind != ""
 			}
 		}
-		found := map[int64]bool{}
-		var before *Position
-		for o, err := range v.OpenOf(asked, open) {
-			if err != nil {
-				t.Fatal(err)
+		var found map[int64]bool
+		for _, atMost := range []int{0, len(wanted), len(wanted) + 1} {
+			found = map[int64]bool{}
+			var before *Position
+			for o, err := range v.OpenOf(asked, open, atMost) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if before != nil && before.Compare(o.Position) >= 0 {
+					t.Fatalf("open operations do not come newest first: %v before %v", before, o.Position)
+				}
+				before = &o.Position
+				found[o.No] = o.Blind
+				op := ops[slices.IndexFunc(ops, func(op *Operation) bool { return op.No == o.No })]
+				if o.End != 15*op.Events || !bytes.Equal(o.Op, op.Key) || o.Run != op.Run {
+					t.Fatalf("%+v is not %+v", o, op)
+				}
 			}
-			if before != nil && before.Compare(o.Position) >= 0 {
-				t.Fatalf("open operations do not come newest first: %v before %v", before, o.Position)
+			if !maps.Equal(found, wanted) {
+				t.Fatalf("open are %v, want %v", found, wanted)
 			}
-			before = &o.Position
-			found[o.No] = o.Blind
-			op := ops[slices.IndexFunc(ops, func(op *Operation) bool { return op.No == o.No })]
-			if o.End != 15*op.Events || !bytes.Equal(o.Op, op.Key) || o.Run != op.Run {
-				t.Fatalf("%+v is not %+v", o, op)
-			}
-		}
-		if !maps.Equal(found, wanted) {
-			t.Fatalf("open are %v, want %v", found, wanted)
 		}
 		again, err := v.OperationsNewestFirst(slices.Collect(maps.Keys(found)))
 		if err != nil || len(again) != len(found) {

@@ -114,37 +114,59 @@ type OpenOperation struct {
 
 // OpenOf gives the operations of the classes, newest first: those that carry one of
 // the names, or all where names is nil. It reads little more than is taken. No class
-// is none.
-func (v *View) OpenOf(names, classes []int64) iter.Seq2[OpenOperation, error] {
+// is none. atMost is how many there may be, 0 where that is not known.
+func (v *View) OpenOf(names, classes []int64, atMost int) iter.Seq2[OpenOperation, error] {
 	return func(yield func(OpenOperation, error) bool) {
 		runs := map[int64][]byte{}
-		below := []byte{0xff} // no time begins so
-		for n, more := 20, true; more; n = min(4*n, 2048) {
-			var found []OpenOperation
-			var err error
-			if n == 20 && names != nil {
-				found, more, err = v.openFew(names, classes)
-			}
-			if more && err == nil {
-				found, below, more, err = v.openRound(names, classes, below, n)
-				if err == nil {
-					found = eachOnce(found)
-					err = v.complete(found, runs)
-				}
+		give := func(found []OpenOperation, whole bool, err error) bool {
+			if err == nil && !whole {
+				err = v.complete(found, runs)
 			}
 			if err != nil {
 				yield(OpenOperation{}, err)
-				return
+				return false
 			}
 			slices.SortFunc(found, func(a, b OpenOperation) int { return a.Compare(b.Position) })
 			for _, o := range found {
 				if !yield(o, nil) {
+					return false
+				}
+			}
+			return true
+		}
+		if names != nil && atMost > 0 && atMost <= fewOpen {
+			found, err := v.openFew(names, classes)
+			give(found, true, err)
+			return
+		}
+		below := []byte{0xff} // no time begins so
+		for n, more := 20, true; more; n = min(4*n, 2048) {
+			var found []OpenOperation
+			var err error
+			if found, below, more, err = v.openRound(names, classes, below, n); err != nil {
+				give(nil, true, err)
+				return
+			}
+			found = eachOnce(found)
+			slices.SortFunc(found, func(a, b OpenOperation) int { return bytes.Compare(b.Last, a.Last) })
+			for len(found) > 0 {
+				// Only as many rows are read as are likely to be taken; those of one
+				// time are told apart by what is in the rows.
+				some := min(n, len(found))
+				for some < len(found) && bytes.Equal(found[some].Last, found[some-1].Last) {
+					some++
+				}
+				if !give(found[:some], false, nil) {
 					return
 				}
+				found = found[some:]
 			}
 		}
 	}
 }
+
+// fewOpen is how many open operations are found and read with one look.
+const fewOpen = 32
 
 // eachOnce sorts operations by number and drops those found under two names.
 func eachOnce(found []OpenOperation) []OpenOperation {
@@ -152,13 +174,11 @@ func eachOnce(found []OpenOperation) []OpenOperation {
 	return slices.CompactFunc(found, func(a, b OpenOperation) bool { return a.No == b.No })
 }
 
-// openFew finds all operations of OpenOf, whole, with one look where they are few,
-// which they mostly are; more is true where they are not, and then nothing is given.
-func (v *View) openFew(names, classes []int64) (found []OpenOperation, more bool, err error) {
-	const few = 32
+// openFew finds all operations of OpenOf, whole, with one look.
+func (v *View) openFew(names, classes []int64) (found []OpenOperation, err error) {
 	err = v.scan(v.ctx, `SELECT n.class, n.last_key, `+openColumns+`, r.run_key FROM json_each(?1) j CROSS JOIN json_each(?2) c
 		CROSS JOIN operation_names n ON n.name = j.value AND n.class = c.value CROSS JOIN operations o ON o.op_no = n.op_no
-		CROSS JOIN runs r ON r.run_no = o.run_no LIMIT ?3`, []any{list(names), list(classes), int64(few)}, func(row []driver.Value) error {
+		CROSS JOIN runs r ON r.run_no = o.run_no`, []any{list(names), list(classes)}, func(row []driver.Value) error {
 		last, _ := row[1].([]byte)
 		run, _ := row[len(row)-1].([]byte)
 		o := OpenOperation{Class: integer(row[0]), Position: Position{Last: bytes.Clone(last), Run: bytes.Clone(run)}}
@@ -166,10 +186,7 @@ func (v *View) openFew(names, classes []int64) (found []OpenOperation, more bool
 		found = append(found, o)
 		return nil
 	})
-	if len(found) == few {
-		return nil, true, err
-	}
-	return eachOnce(found), false, err
+	return eachOnce(found), err
 }
 
 // openColumns are what read takes of the row of an operation.
@@ -261,12 +278,13 @@ func (v *View) OperationsNewestFirst(numbers []int64) ([]OpenOperation, error) {
 	return found, nil
 }
 
-// complete fills in what the rows of operations say. They come by number; run ids
-// are remembered in runs.
+// complete fills in what the rows of operations say, each there once, and sorts them by
+// number; run ids are remembered in runs.
 func (v *View) complete(found []OpenOperation, runs map[int64][]byte) error {
 	if len(found) == 0 {
 		return nil
 	}
+	slices.SortFunc(found, func(a, b OpenOperation) int { return cmp.Compare(a.No, b.No) })
 	numbers := make([]int64, len(found))
 	for i := range found {
 		numbers[i] = found[i].No

@@ -18,17 +18,16 @@ import (
 // answers in no operation too. Words are dictionary numbers (see Words), 0 where
 // there is none.
 type Paid struct {
-	Op                     int64 // its operation; negative: an answer in no operation
-	N                      int   // which payment of it
-	Payee, Host, Resource  int64
-	Asset, Network, Scheme int64
-	Amount                 string  // atomic units, the larger of authorised and settled; "" unreadable
-	Settled                string  // what an answer said was taken, where that is not Amount; else ""
-	At                     int64   // unix milliseconds
-	HasAt                  bool    // false: the time is unreadable, and inside every window
-	Status                 int     // payment.Status
-	Flags                  int     // payment.Flag...
-	More                   []Names // of one that counts with several: the other pairs of names
+	Op                    int64 // its operation; negative: an answer in no operation
+	N                     int   // which payment of it
+	Payee, Host, Resource int64
+	Asset                 int64
+	Amount                string  // atomic units, the larger of authorised and settled; "" unreadable
+	Settled               string  // what an answer said was taken, where that is not Amount; else ""
+	At                    int64   // unix milliseconds
+	HasAt                 bool    // false: the time is unreadable, and inside every window
+	Flags                 int     // payment.Flag...
+	More                  []Names // of one that counts with several: the other pairs of names
 }
 
 // Names are a payee and a host that a payment counts with, 0 where there is none.
@@ -69,9 +68,14 @@ func paymentFrom(row []driver.Value) payment {
 		at: integer(row[9]), status: integer(row[10]), flags: integer(row[11])}
 }
 
-func (p *payment) paid(op int64) Paid {
-	return Paid{Op: op, N: int(p.n), Payee: p.payee, Host: p.host, Resource: p.resource, Asset: p.asset, Network: p.network, Scheme: p.scheme,
-		Amount: p.amount, Settled: p.settled, At: p.at, HasAt: p.at != noTime, Status: int(p.status), Flags: int(p.flags)}
+// paidColumns are the columns of a Paid: what a question about payments asks of each.
+// Every column costs as much as finding the row does.
+const paidColumns = "p.op_no, p.n, p.payee, p.host, p.resource, p.asset, p.amount, p.settled, p.at, p.flags"
+
+func paidFrom(row []driver.Value) Paid {
+	at := integer(row[8])
+	return Paid{Op: integer(row[0]), N: int(integer(row[1])), Payee: integer(row[2]), Host: integer(row[3]), Resource: integer(row[4]), Asset: integer(row[5]),
+		Amount: amountOf(row[6]), Settled: amountOf(row[7]), At: at, HasAt: at != noTime, Flags: int(integer(row[9]))}
 }
 
 // priced tells whether a settlement was reported and the payment can be summed.
@@ -174,11 +178,10 @@ func (t *Tx) paymentsOf(op int64) (rows []payment, err error) {
 	return rows, err
 }
 
-// payments runs a query for op_no and paymentColumns.
+// payments runs a query for paidColumns.
 func (v *View) payments(query string, args ...any) (out []Paid, err error) {
 	err = v.scan(v.ctx, query, args, func(row []driver.Value) error {
-		p := paymentFrom(row[1:])
-		out = append(out, p.paid(integer(row[0])))
+		out = append(out, paidFrom(row))
 		return nil
 	})
 	return out, err
@@ -230,14 +233,34 @@ func list(numbers []int64) string {
 	return string(b)
 }
 
-// byNames is a query for the payments that count with one of the names in ?1. A
-// payment carries a name as its payee or as its host; of one that does as both, the
-// second is seen in the index alone. when narrows the time, k.at, other what else.
-func byNames(when, other string) string {
-	const columns = "SELECT p.op_no, " + paymentColumns + " FROM json_each(?1) j CROSS JOIN payments k INDEXED BY "
-	const row = " CROSS JOIN payments p WHERE p.op_no = k.op_no AND p.i = k.i AND "
-	return columns + "payments_by_payee" + row + "k.payee = j.value AND " + when + other +
-		" UNION ALL " + columns + "payments_by_host" + row + "k.host = j.value AND (k.payee IS NULL OR k.payee NOT IN (SELECT value FROM json_each(?1))) AND " + when + other
+// namesQuery is a query for what carries names. It is mostly asked about one, which
+// spares SQLite a table of them: ?1 is that name, or a list of several.
+type namesQuery struct{ one, several string }
+
+// newNamesQuery makes one of a text that says where names come from, that something is
+// one of them, and that it is none.
+func newNamesQuery(query func(from, is, isNot string) string) namesQuery {
+	return namesQuery{query("", "= ?1", "<> ?1"), query("json_each(?1) j CROSS JOIN ", "= j.value", "NOT IN (SELECT value FROM json_each(?1))")}
+}
+
+// payments runs the query for paidColumns.
+func (q *namesQuery) payments(v *View, names []int64, args ...any) ([]Paid, error) {
+	if len(names) == 1 {
+		return v.payments(q.one, append([]any{names[0]}, args...)...)
+	}
+	return v.payments(q.several, append([]any{list(names)}, args...)...)
+}
+
+// byNames is a query for the payments that count with a name. A payment carries a name
+// as its payee or as its host; of one that does as both, the second is seen in the
+// index alone. when narrows the time, k.at, other what else.
+func byNames(when, other string) namesQuery {
+	return newNamesQuery(func(from, is, isNot string) string {
+		const row = " CROSS JOIN payments p WHERE p.op_no = k.op_no AND p.i = k.i AND "
+		columns := "SELECT " + paidColumns + " FROM " + from + "payments k INDEXED BY "
+		return columns + "payments_by_payee" + row + "k.payee " + is + " AND " + when + other +
+			" UNION ALL " + columns + "payments_by_host" + row + "k.host " + is + " AND (k.payee IS NULL OR k.payee " + isNot + ") AND " + when + other
+	})
 }
 
 var (
@@ -252,7 +275,7 @@ func (v *View) PaymentsOf(names []int64, since int64) ([]Paid, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
-	found, err := v.payments(paymentsOf, list(names), since)
+	found, err := paymentsOf.payments(v, names, since)
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +288,7 @@ func (v *View) PaymentsOfOperations(ops []int64) ([]Paid, error) {
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	rows, err := v.payments("SELECT p.op_no, "+paymentColumns+" FROM json_each(?) j CROSS JOIN payments p WHERE p.op_no = j.value ORDER BY j.key, p.i", list(ops))
+	rows, err := v.payments("SELECT "+paidColumns+" FROM json_each(?) j CROSS JOIN payments p WHERE p.op_no = j.value ORDER BY j.key, p.i", list(ops))
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +307,7 @@ func (v *View) PaymentsOfOperations(ops []int64) ([]Paid, error) {
 func (v *View) PaymentsFor(resource, since int64) ([]Paid, error) {
 	var found []Paid
 	err := v.eachAsset(resource, func(asset int64) error {
-		rows, err := v.payments("SELECT p.op_no, "+paymentColumns+" FROM payments p INDEXED BY payments_by_resource WHERE p.resource = ? AND p.asset = ? AND p.priced IN (0, 1) AND p.at > ?",
+		rows, err := v.payments("SELECT "+paidColumns+" FROM payments p INDEXED BY payments_by_resource WHERE p.resource = ? AND p.asset = ? AND p.priced IN (0, 1) AND p.at > ?",
 			resource, asset, since)
 		found = append(found, rows...)
 		return err
@@ -318,7 +341,7 @@ func (v *View) eachAsset(resource int64, fn func(asset int64) error) error {
 // section 1, price_drift).
 func (v *View) LastSettled(resource, asset int64, limit int) ([]Paid, error) {
 	return v.newest(limit, func(n int) ([]Paid, error) {
-		return v.payments("SELECT p.op_no, "+paymentColumns+` FROM payments p INDEXED BY payments_by_resource WHERE p.resource = ? AND p.asset = ? AND p.priced = 1
+		return v.payments("SELECT "+paidColumns+` FROM payments p INDEXED BY payments_by_resource WHERE p.resource = ? AND p.asset = ? AND p.priced = 1
 			ORDER BY p.at DESC, p.op_no DESC, p.i DESC LIMIT ?`, resource, asset, int64(n))
 	}, func(a, b *Paid) bool { return a.Op == b.Op && a.N == b.N })
 }
@@ -351,19 +374,19 @@ func (v *View) newest(limit int, fetch func(n int) ([]Paid, error), same func(a,
 // operations.
 func (v *View) LastPaid(host int64, limit int) ([]Paid, error) {
 	return v.newest(limit, func(n int) ([]Paid, error) {
-		return v.payments("SELECT p.op_no, "+paymentColumns+" FROM payments p INDEXED BY payments_by_host WHERE p.host = ? ORDER BY p.at DESC, p.op_no DESC, p.i DESC LIMIT ?", host, int64(n))
+		return v.payments("SELECT "+paidColumns+" FROM payments p INDEXED BY payments_by_host WHERE p.host = ? ORDER BY p.at DESC, p.op_no DESC, p.i DESC LIMIT ?", host, int64(n))
 	}, func(a, b *Paid) bool { return a.Op == b.Op })
 }
 
 // openPayments finds payments by names ?1, asset ?2 and amount ?3 in open operations.
 // Its condition, payment.FlagOpen, is that of the two indexes.
-var openPayments = func() string {
+var openPayments = newNamesQuery(func(from, is, isNot string) string {
 	one := func(column, other string) string {
-		return "SELECT p.op_no, " + paymentColumns + " FROM json_each(?1) j CROSS JOIN payments p INDEXED BY payments_open_by_" + column +
-			" WHERE p." + column + " = j.value AND p.asset = ?2 AND p.amount = ?3 AND p.flags & 16 <> 0" + other
+		return "SELECT " + paidColumns + " FROM " + from + "payments p INDEXED BY payments_open_by_" + column +
+			" WHERE p." + column + " " + is + " AND p.asset = ?2 AND p.amount = ?3 AND p.flags & 16 <> 0" + other
 	}
-	return one("payee", "") + " UNION ALL " + one("host", " AND (p.payee IS NULL OR p.payee NOT IN (SELECT value FROM json_each(?1)))")
-}()
+	return one("payee", "") + " UNION ALL " + one("host", " AND (p.payee IS NULL OR p.payee "+isNot+")")
+})
 
 // OpenPayments gives the payments that count with one of the names, are of exactly
 // this amount of the asset, and whose operation is open. Its cost is that of what it
@@ -372,7 +395,7 @@ func (v *View) OpenPayments(names []int64, asset int64, amount string) ([]Paid, 
 	if len(names) == 0 || amount == "" {
 		return nil, nil
 	}
-	found, err := v.payments(openPayments, list(names), asset, stored(amount))
+	found, err := openPayments.payments(v, names, asset, stored(amount))
 	if err != nil {
 		return nil, err
 	}
@@ -388,7 +411,7 @@ func (v *View) MatchingPayments(names []int64, asset int64, amount string, from 
 	if len(names) == 0 || amount == "" {
 		return nil, nil
 	}
-	found, err := v.payments(matchingPayments, list(names), from, int64(noTime), asset, stored(amount))
+	found, err := matchingPayments.payments(v, names, from, int64(noTime), asset, stored(amount))
 	if err != nil {
 		return nil, err
 	}
@@ -523,7 +546,7 @@ func (v *View) leavingOfAll(s Scope, after int64, _ int) ([]Paid, int64, error) 
 		return nil, 0, err
 	}
 	from, to := slot*slotSizes[size], lastOfSlot(slot, size)
-	found, err := v.payments("SELECT p.op_no, "+paymentColumns+" FROM payments p INDEXED BY payments_by_time WHERE p.at > ?1 AND p.at <= ?2 AND (?3 = -1 OR p.asset = ?3)",
+	found, err := v.payments("SELECT "+paidColumns+" FROM payments p INDEXED BY payments_by_time WHERE p.at > ?1 AND p.at <= ?2 AND (?3 = -1 OR p.asset = ?3)",
 		max(after, from-1), min(to, noTime-1), s.Asset)
 	return found, to, err
 }
@@ -531,7 +554,7 @@ func (v *View) leavingOfAll(s Scope, after int64, _ int) ([]Paid, int64, error) 
 // stretch gives the first n payments of a range of an index by time, and the instant
 // up to which these are all there are.
 func (v *View) stretch(where string, after int64, n int, args ...any) ([]Paid, int64, error) {
-	query := "SELECT p.op_no, " + paymentColumns + " FROM payments p " + where + " AND p.at > ?1 AND p.at <= ?2 ORDER BY p.at LIMIT ?3"
+	query := "SELECT " + paidColumns + " FROM payments p " + where + " AND p.at > ?1 AND p.at <= ?2 ORDER BY p.at LIMIT ?3"
 	rows, err := v.payments(query, append([]any{after, int64(noTime - 1), int64(n)}, args...)...)
 	if err != nil || len(rows) < n {
 		return rows, noTime, err

@@ -62,7 +62,7 @@ func (v *View) NewestOf(names []int64, limit int) ([]Paid, error) {
 		var found []Paid
 		for _, name := range names {
 			for _, column := range [...]string{"payee", "host"} {
-				rows, err := v.payments("SELECT p.op_no, "+paymentColumns+" FROM payments p INDEXED BY payments_by_"+column+" WHERE p."+column+" = ? ORDER BY p.at DESC LIMIT ?",
+				rows, err := v.payments("SELECT "+paidColumns+" FROM payments p INDEXED BY payments_by_"+column+" WHERE p."+column+" = ? ORDER BY p.at DESC LIMIT ?",
 					name, int64(n))
 				if err != nil {
 					return nil, err
