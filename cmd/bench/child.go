@@ -44,6 +44,7 @@ type sample struct {
 	P99        float64 `json:"p99_seconds,omitempty"`
 	Barrier    float64 `json:"barrier_seconds,omitempty"` // p50 of the bare Sync that each call contains
 	Inside     float64 `json:"inside_seconds,omitempty"`  // p50 of the part of a call that reads the index and judges
+	WAL        int64   `json:"wal_bytes,omitempty"`       // the most the write-ahead log had
 	Process    float64 `json:"process_seconds,omitempty"` // from before its start to after its end
 	Skipped    string  `json:"skipped,omitempty"`         // why there is nothing to measure here
 }

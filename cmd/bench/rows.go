@@ -44,6 +44,8 @@ var (
 	// and the judgement. The lock, the log and the Sync are around it.
 	inside = metric{func(s sample) float64 { return s.Inside }, showSeconds}
 	memory = metric{func(s sample) float64 { return float64(s.RSS) / 1e6 }, func(v float64) string { return showNumber(v) + " MB" }}
+	log    = metric{func(s sample) float64 { return float64(s.WAL) / 1e6 }, memory.show}
+	stored = metric{func(s sample) float64 { return float64(s.Bytes) / (1 << 20) }, func(v float64) string { return showNumber(v) + " MiB" }}
 	perOp  = metric{func(s sample) float64 { return ratio(float64(s.Index), float64(s.Operations)) }, func(v float64) string { return showNumber(v) + " B/operation" }}
 	busy   = metric{func(s sample) float64 { return 100 * ratio(s.CPU, s.Seconds) }, func(v float64) string { return fmt.Sprintf("%.4f %%", v) }}
 )
@@ -260,6 +262,20 @@ var groups = []group{
 		{name: "visible-10k", what: "append to visible elsewhere, 10,000 a second, vs a commit", item: probe{work: "visible", on: many, warm: true, rate: 10_000}, ref: probe{work: "commit"}, metric: call, refMetric: wall, goal: atMost(6)},
 		{name: "visible-10k-p99", what: "the same, 99th of 100", item: probe{work: "visible", on: many, warm: true, rate: 10_000}, ref: probe{work: "commit"}, metric: tail99, refMetric: wall, goal: atMost(40)},
 	}},
+	{times: 1, rows: []row{
+		{name: "burst", what: "a question of 8 readers while a million events arrive at once, 99th of 100", item: probe{work: "burst", on: million}, metric: tail99, goal: atMost(1e-3)},
+		{name: "burst-rss", what: "peak memory of the process that indexes them", item: probe{work: "burst", on: million}, metric: memory, now: atMost(100)},
+		{name: "burst-log", what: "the most the index's write-ahead log had meanwhile", item: probe{work: "burst", on: million}, metric: log, now: atMost(64)},
+	}},
+	{once: true, rows: []row{
+		{name: "held", what: "the same, while somebody holds a snapshot for a minute", item: probe{work: "burst-held", on: million}, metric: tail99, goal: atMost(1e-3)},
+		{name: "held-log", what: "the most the write-ahead log had meanwhile", item: probe{work: "burst-held", on: million}, metric: log},
+	}},
+	{times: 1, rows: []row{
+		{name: "binary", what: "the program, stripped", item: probe{work: "binary"}, metric: stored, now: atMost(25)},
+		{name: "spawn", what: "from the start of the program to its first answer to tools/list", item: probe{work: "spawn", on: million, warm: true}, metric: call, now: atMost(15e-3)},
+		{name: "resident", what: "memory of the program while nobody asks", item: probe{work: "resident", on: million, warm: true}, metric: memory, now: atMost(40)},
+	}},
 	{once: true, rows: []row{
 		{name: "idle", what: "processor time while nothing happens", item: probe{work: "idle", on: many, warm: true}, metric: busy, now: atMost(0.02)},
 	}},
@@ -270,17 +286,22 @@ var works = map[string]work{
 	"make": makeRoot,
 	"keep": keptBuild,
 
-	"decode":   decode,
-	"reread":   reread,
-	"extract":  extract,
-	"cold":     coldBuild,
-	"start":    start,
-	"newest":   newest,
-	"receipt":  receipt,
-	"catch-up": catchUp,
-	"idle":     idle,
-	"visible":  visible,
-	"sidecar":  sidecar,
+	"decode":     decode,
+	"reread":     reread,
+	"extract":    extract,
+	"cold":       coldBuild,
+	"start":      start,
+	"newest":     newest,
+	"receipt":    receipt,
+	"catch-up":   catchUp,
+	"idle":       idle,
+	"visible":    visible,
+	"burst":      burst,
+	"burst-held": burstHeld,
+	"binary":     binary,
+	"spawn":      spawn,
+	"resident":   resident,
+	"sidecar":    sidecar,
 
 	"verdict":         verdict,
 	"verdict-hottest": verdictHottest,

@@ -15,12 +15,16 @@ import (
 // peakRSS is the most memory this process has had resident, in bytes. It is
 // the kernel's mark of this address space; getrusage's would still carry that
 // of the process that started this one.
-func peakRSS() int64 {
-	b, err := os.ReadFile("/proc/self/status")
+func peakRSS() int64 { return memoryOf(os.Getpid(), "VmHWM") }
+
+// memoryOf is a number of bytes that the kernel keeps of a process: VmRSS is what is
+// resident, VmHWM the most that was.
+func memoryOf(pid int, what string) int64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := bytes.Cut(b, []byte("VmHWM:"))
+	_, rest, _ := bytes.Cut(b, []byte(what+":"))
 	fields := bytes.Fields(rest)
 	if len(fields) == 0 {
 		return 0
