@@ -32,6 +32,17 @@ var ErrBusy = errors.New("the index is locked by another process")
 // busyMillis is how long one statement waits for another process's lock.
 const busyMillis = 2500
 
+// The write-ahead log is emptied into the index as it goes, but it begins anew only
+// when nobody reads from it, and somebody may always do. Where it has walLong bytes, a
+// writer therefore waits for the readers of the moment, a little; walKept is what stays
+// of it on disk then. It grows beyond that under a long transaction, or while somebody
+// holds a snapshot.
+const (
+	walLong = 32 << 20
+	walKept = 8 << 20
+	walWait = 100 // milliseconds
+)
+
 // FileName is the name of the index inside a guard directory. The schema is
 // part of it, so two binaries never fight over one file.
 func FileName() string { return fmt.Sprintf("index-v%d.db", migrations.Schema) }
@@ -48,6 +59,7 @@ type Index struct {
 	mu    sync.Mutex // serialises write transactions of this process
 	write *sqlx.DB   // one connection
 	tx    *Tx        // its prepared statements and caches
+	wal   int64      // how long the write-ahead log was when it could not begin anew
 }
 
 var setup = sync.OnceFunc(func() {
@@ -78,7 +90,7 @@ func Open(ctx context.Context, path string) (*Index, error) {
 	x := &Index{path: path, info: info}
 	busy := fmt.Sprintf("busy_timeout(%d)", busyMillis)
 	x.write, err = sqlx.Open("sqlite", dsn(path, "rwc", busy,
-		"journal_mode(WAL)", "synchronous(NORMAL)", "wal_autocheckpoint(250)",
+		"journal_mode(WAL)", "synchronous(NORMAL)", "wal_autocheckpoint(250)", fmt.Sprintf("journal_size_limit(%d)", walKept),
 		"cache_size(-10240)", "threads(2)"))
 	if err != nil {
 		return nil, classify(err)
@@ -251,6 +263,18 @@ func (x *Index) Bytes() int64 {
 	return n
 }
 
+// shorten lets a write-ahead log that has become long begin anew. Where readers keep it
+// from that, it is tried again when it has grown further. mu is held.
+func (x *Index) shorten() {
+	info, err := os.Lstat(x.path + "-wal")
+	if err != nil || info.Size() < walLong+x.wal {
+		return
+	}
+	if x.wal = 0; !x.tx.checkpoint("RESTART") {
+		x.wal = info.Size() - walLong + walKept
+	}
+}
+
 // Close checkpoints the write-ahead log away and closes both handles.
 func (x *Index) Close() error {
 	x.mu.Lock()
@@ -263,8 +287,7 @@ func (x *Index) Close() error {
 	if !x.Moved() {
 		// Truncating keeps the next first opener from replaying the log. A
 		// reader elsewhere may hold it; then the last process to leave does it.
-		_, _ = x.tx.exec("PRAGMA busy_timeout(100)")
-		_, _ = x.tx.exec("PRAGMA wal_checkpoint(TRUNCATE)")
+		x.tx.checkpoint("TRUNCATE")
 	}
 	x.tx.close()
 	werr := x.write.Close()

@@ -155,8 +155,26 @@ func (x *Index) Write(ctx context.Context, fn func(*Tx) error) error {
 		// From here on the context no longer matters: a commit is not undone.
 		_, err = t.exec("COMMIT")
 	}
-	committed = err == nil
+	if committed = err == nil; committed {
+		x.shorten()
+	}
 	return classify(err)
+}
+
+// checkpoint empties the write-ahead log, waiting a little for who reads from it, and
+// tells whether all of it is in the index now.
+func (t *Tx) checkpoint(how string) (done bool) {
+	ctx := context.Background()
+	wait := func(milliseconds int) error {
+		_, err := t.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout(%d)", milliseconds))
+		return err
+	}
+	if wait(walWait) != nil {
+		return false
+	}
+	var busy, frames, moved int
+	err := t.conn.QueryRowxContext(ctx, "PRAGMA wal_checkpoint("+how+")").Scan(&busy, &frames, &moved)
+	return wait(busyMillis) == nil && err == nil && busy == 0
 }
 
 func (t *Tx) start() error {

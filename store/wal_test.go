@@ -1,0 +1,108 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Readers that always overlap keep the write-ahead log from beginning anew by itself.
+func TestTheWriteAheadLogIsBoundedUnderReadersThatNeverPause(t *testing.T) {
+	x := open(t)
+	grow := func(n int) {
+		t.Helper()
+		if err := x.Write(t.Context(), func(tx *Tx) error {
+			run, err := tx.Run([]byte("a"))
+			if run == nil && err == nil {
+				run = &Run{File: []byte("a"), FileKey: []byte("a"), Key: []byte("a")}
+			}
+			if err == nil {
+				err = tx.PutRun(run)
+			}
+			for i := 0; i < 4 && err == nil; i++ {
+				_, err = tx.Put(&Operation{Run: run.No, Key: fmt.Appendf(nil, "op-%d-%d", n, i), Last: []byte{1}, Spans: make([]byte, 256<<10)}, nil)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grow(0)
+	var over atomic.Bool
+	var readers sync.WaitGroup
+	for i := range 2 {
+		readers.Go(func() {
+			time.Sleep(time.Duration(i) * 5 * time.Millisecond)
+			for !over.Load() {
+				if err := x.Read(context.Background(), func(v *View) error {
+					_, _, err := v.Meta()
+					time.Sleep(10 * time.Millisecond)
+					return err
+				}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	var most int64
+	size := func() int64 {
+		info, err := os.Stat(x.Path() + "-wal")
+		if err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, info.Size())
+		return info.Size()
+	}
+	for n := range 100 {
+		grow(n + 1)
+		size()
+	}
+	over.Store(true)
+	readers.Wait()
+	if most > walLong+3*walKept { // a try may find a slow disk
+		t.Errorf("the write-ahead log had %d MB", most>>20)
+	}
+	if most < walLong {
+		t.Errorf("the write-ahead log had %d MB only: nothing was put to the test", most>>20)
+	}
+	grow(100)
+	grow(101)
+	if left := size(); left > walLong {
+		t.Errorf("%d MB of the write-ahead log stay on disk", left>>20)
+	}
+}
+
+// One that holds its snapshot keeps what it sees, and writers go on.
+func TestAHeldSnapshotNeitherChangesNorStopsWriters(t *testing.T) {
+	x := open(t)
+	write := func() {
+		t.Helper()
+		if err := x.Write(t.Context(), func(tx *Tx) error {
+			return tx.PutRun(&Run{File: fmt.Appendf(nil, "%d", tx.Rev()), FileKey: []byte("a"), Key: fmt.Appendf(nil, "%d", tx.Rev())})
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	if err := x.Read(t.Context(), func(v *View) error {
+		before, err := v.RunCount()
+		if err != nil {
+			return err
+		}
+		for range 50 {
+			write()
+		}
+		after, err := v.RunCount()
+		if before != 1 || after != before {
+			t.Errorf("a snapshot of %d runs has %d at its end", before, after)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
