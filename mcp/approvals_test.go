@@ -122,7 +122,7 @@ func (d *desk) ask(tool, arguments string, meta ...string) (map[string]any, stri
 		d.t.Fatal(err)
 	}
 	var value any = content
-	if err := outputs()[tool].compiled.Validate(value); err != nil {
+	if err := outputs()[tool].compiled().Validate(value); err != nil {
 		d.t.Errorf("the answer of %s is not as its schema says: %v\n%s", tool, err, said.Structured)
 	}
 	return content, said.Content[0].Text

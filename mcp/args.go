@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
@@ -31,19 +32,30 @@ var schemaFiles embed.FS
 // schema is one embedded JSON Schema: what clients are shown and what arguments
 // are held to are the same text.
 type schema struct {
-	source   []byte
-	compiled *jsonschema.Schema
-	members  []string // of the top-level object, in the order of the file
+	source  []byte
+	members []string // of the top-level object, in the order of the file
+
+	once func() (*jsonschema.Schema, error)
 }
 
-// loadSchema reads, fits to the transport and compiles one schema.
+// compiled waits until the schema is: clients are shown its text before that. One that
+// does not compile is a defect, since tests compile all of them.
+func (s *schema) compiled() *jsonschema.Schema {
+	c, err := s.once()
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// loadSchema reads one schema and fits it to the transport.
 func loadSchema(file string, over transport) (*schema, error) {
 	source, err := schemaFiles.ReadFile("schemas/" + file)
 	if err != nil {
 		return nil, fmt.Errorf("read schema %s: %w", file, err)
 	}
 	source = bytes.ReplaceAll(source, fmt.Appendf(nil, `"maximum": %d`, longestWait), fmt.Appendf(nil, `"maximum": %d`, over.maxWait))
-	return compile(file, source)
+	return newSchema(file, source)
 }
 
 // with is the schema with one more member, which a file of its own describes: it is
@@ -58,10 +70,22 @@ func (s *schema) with(file string) (*schema, error) {
 	if !ok {
 		return nil, fmt.Errorf("extend a schema by %s: its members are not at its end", file)
 	}
-	return compile(file, slices.Concat(before, []byte(","), inner, []byte("}}")))
+	return newSchema(file, slices.Concat(before, []byte(","), inner, []byte("}}")))
 }
 
-func compile(file string, source []byte) (*schema, error) {
+func newSchema(file string, source []byte) (*schema, error) {
+	var doc jsjson.Doc
+	if err := doc.Parse(source); err != nil {
+		return nil, fmt.Errorf("parse schema %s: %w", file, err)
+	}
+	s := &schema{source: doc.Root().Append(nil, 0, 0), once: sync.OnceValues(func() (*jsonschema.Schema, error) { return compile(file, source) })}
+	for key := range doc.Root().Get("properties").Members() {
+		s.members = append(s.members, string(key.Text()))
+	}
+	return s, nil
+}
+
+func compile(file string, source []byte) (*jsonschema.Schema, error) {
 	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(source))
 	if err != nil {
 		return nil, fmt.Errorf("parse schema %s: %w", file, err)
@@ -74,15 +98,7 @@ func compile(file string, source []byte) (*schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile schema %s: %w", file, err)
 	}
-	var doc jsjson.Doc
-	if err := doc.Parse(source); err != nil {
-		return nil, fmt.Errorf("parse schema %s: %w", file, err)
-	}
-	s := &schema{source: doc.Root().Append(nil, 0, 0), compiled: compiled}
-	for key := range doc.Root().Get("properties").Members() {
-		s.members = append(s.members, string(key.Text()))
-	}
-	return s, nil
+	return compiled, nil
 }
 
 // arguments are checked arguments of a tool call.
@@ -133,7 +149,7 @@ func (s *schema) check(raw []byte) (arguments, error) {
 	if err != nil {
 		return arguments{}, err
 	}
-	if err := s.compiled.Validate(value); err != nil {
+	if err := s.compiled().Validate(value); err != nil {
 		return arguments{}, s.explain(err, root)
 	}
 	return arguments{root}, nil
@@ -145,7 +161,7 @@ func (s *schema) wrong(format string, args ...any) error {
 	if len(s.members) > 0 {
 		hint = "use " + strings.Join(s.members, ", ")
 	}
-	if required := s.compiled.Required; len(required) > 0 {
+	if required := s.compiled().Required; len(required) > 0 {
 		hint += " (needed: " + strings.Join(required, ", ") + ")"
 	}
 	return errcode.New(errcode.Input, hint, format, args...)
@@ -154,7 +170,7 @@ func (s *schema) wrong(format string, args ...any) error {
 // tooLong refuses a value over a cap.
 func (s *schema) tooLong(at string, n, most int) error {
 	const format = "%s is %d bytes long, the most is %d"
-	if s.compiled.Properties["offer"] != nil && strings.HasPrefix(at, `"offer"`) {
+	if s.compiled().Properties["offer"] != nil && strings.HasPrefix(at, `"offer"`) {
 		// What a seller sends cannot be shortened, but most of it is not needed.
 		return errcode.New(errcode.Input, "leave it out: of an offer, payTo, amount, asset, network and scheme are judged", format, at, n, most)
 	}
@@ -320,7 +336,7 @@ func (s *schema) at(leaf *jsonschema.ValidationError) *jsonschema.Schema {
 	if len(leaf.InstanceLocation) == 0 {
 		return nil
 	}
-	p := s.compiled
+	p := s.compiled()
 	for _, name := range leaf.InstanceLocation {
 		if p = p.Properties[name]; p == nil {
 			return nil

@@ -640,7 +640,7 @@ func fitsAndReads(t *rapid.T, tool string, got answer) {
 	if err := json.Unmarshal(got.json, &value); err != nil {
 		t.Fatal(err)
 	}
-	if err := outputs()[tool].compiled.Validate(value); err != nil {
+	if err := outputs()[tool].compiled().Validate(value); err != nil {
 		t.Fatalf("the answer is not as its schema says: %v", err)
 	}
 	for line := range strings.SplitSeq(got.text, "\n") {

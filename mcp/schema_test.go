@@ -375,7 +375,7 @@ func askOf(t *testing.T, s *service, tool, arguments string) (reply, bool) {
 		if err := json.Unmarshal(r.Structured, &value); err != nil {
 			t.Fatal(err)
 		}
-		if err := out.compiled.Validate(value); err != nil {
+		if err := out.compiled().Validate(value); err != nil {
 			t.Errorf("the answer is not as its schema says: %v\n%s", err, r.Structured)
 		}
 	}

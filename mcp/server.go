@@ -121,6 +121,7 @@ type service struct {
 	transport transport
 	log       *slog.Logger
 	waits     map[string]bool // tools that mostly wait
+	schemas   []*schema
 
 	// unread is told of every message that reaches no tool, before whoever sent it
 	// is; nil where nobody has to know.
@@ -129,8 +130,7 @@ type service struct {
 	progressEvery time.Duration
 }
 
-// build makes the server of one transport. Every schema is compiled here: a
-// schema the library cannot compile it would silently not apply.
+// build makes the server of one transport. Its schemas begin to be compiled here.
 func build(t Traces, o Options, over transport) (*service, error) {
 	log := o.Log
 	if log == nil {
@@ -182,6 +182,7 @@ func build(t Traces, o Options, over transport) (*service, error) {
 			ts.register(s)
 		}
 	}
+	go s.compile()
 	return s, nil
 }
 
@@ -258,7 +259,18 @@ func (s *service) add(t tool) error {
 		s.waits[t.name] = true
 	}
 	s.mcp.AddTool(definition, s.handler(t, in))
+	s.schemas = append(s.schemas, in, out)
 	return nil
+}
+
+// compile compiles the schemas while clients are already answered: nobody calls a tool
+// before it has seen the list of them.
+func (s *service) compile() {
+	for _, one := range s.schemas {
+		if _, err := one.once(); err != nil {
+			s.log.Error("a schema does not compile; calls of its tool will fail", "error", err)
+		}
+	}
 }
 
 // handler checks the arguments of a call, runs the tool and renders what it

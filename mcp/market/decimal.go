@@ -17,7 +17,7 @@ const (
 // exponent, no zeros that say nothing. ok is false for anything else and for what
 // has more digits than any number of an offer.
 func decimal(text string) (exact string, ok bool) {
-	if len(text) > 64 || !numberForm.MatchString(text) {
+	if len(text) > 64 || !numberForm.matches(text) {
 		return "", false
 	}
 	sign := ""

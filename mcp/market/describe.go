@@ -83,7 +83,7 @@ func (c *Client) about(ctx context.Context, in *instance) (*about, error) {
 		}
 	}
 	for n := range root.Get("disabled_payment_methods").Elements() {
-		if slug := textOf(n); slugForm.MatchString(slug) {
+		if slug := textOf(n); slugForm.matches(slug) {
 			a.disabledMethods[slug] = true
 		}
 	}

@@ -3,7 +3,6 @@ package market
 import (
 	"context"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -34,7 +33,7 @@ type Directory struct {
 var online = []string{"good", "quiet", "syncing"}
 
 // names of other networks have no spaces and are not long.
-var overlayForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,254}$`)
+var overlayForm = newForm(`^[A-Za-z0-9][A-Za-z0-9.-]{0,254}$`)
 
 // Instances reads the directory. Servers ignore the filter for reachable ones, so
 // it is applied here.

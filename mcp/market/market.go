@@ -308,7 +308,7 @@ func (c *Client) Listing(ctx context.Context, name, account, permlink string) (*
 	if err != nil {
 		return nil, err
 	}
-	if !accountForm.MatchString(account) || len(permlink) > maxPermlink || !permlinkForm.MatchString(permlink) {
+	if !accountForm.matches(account) || len(permlink) > maxPermlink || !permlinkForm.matches(permlink) {
 		return nil, errcode.New(errcode.Input, "account and permlink as morphit_search_orders gives them", "account or permlink does not have the form it must have")
 	}
 	ctx, cancel := c.within(ctx)

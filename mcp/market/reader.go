@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
@@ -48,16 +49,26 @@ func list(in *instance, root jsjson.Node) (jsjson.Node, error) {
 	return jsjson.Node{}, misread(in, "it has none of the lists "+strings.Join(listNames, ", "))
 }
 
+// form is what a text has to look like. It is made when the first text is held to it,
+// since most processes never ask a market.
+type form func() *regexp.Regexp
+
+func newForm(text string) form {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
+
+func (f form) matches(text string) bool { return f().MatchString(text) }
+
 // Texts that stand for something are of a closed form, or are not there.
 var (
-	cursorForm   = regexp.MustCompile(`^[A-Za-z0-9._~+/=-]{1,512}$`)
-	accountForm  = regexp.MustCompile(`^[a-z][a-z0-9.-]{1,14}[a-z0-9]$`)
-	permlinkForm = regexp.MustCompile(`^[a-z0-9]+(?:-[a-z0-9]+)*$`)
-	tickerForm   = regexp.MustCompile(`^[A-Z][A-Z0-9]{1,15}$`)
-	fiatForm     = regexp.MustCompile(`^[A-Z]{1,8}$`)
-	wordForm     = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
-	slugForm     = regexp.MustCompile(`^(@instance:)?[a-z][a-z0-9_]{0,31}$`)
-	numberForm   = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$`)
+	cursorForm   = newForm(`^[A-Za-z0-9._~+/=-]{1,512}$`)
+	accountForm  = newForm(`^[a-z][a-z0-9.-]{1,14}[a-z0-9]$`)
+	permlinkForm = newForm(`^[a-z0-9]+(?:-[a-z0-9]+)*$`)
+	tickerForm   = newForm(`^[A-Z][A-Z0-9]{1,15}$`)
+	fiatForm     = newForm(`^[A-Z]{1,8}$`)
+	wordForm     = newForm(`^[a-z][a-z0-9_]{0,31}$`)
+	slugForm     = newForm(`^(@instance:)?[a-z][a-z0-9_]{0,31}$`)
+	numberForm   = newForm(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$`)
 )
 
 // maxPermlink is how long a permlink may be on the chain.
@@ -67,7 +78,7 @@ const maxPermlink = 32
 // what could be anything but a cursor, which is not its end.
 func cursorOf(root jsjson.Node) (cursor string, unread bool) {
 	n := root.Get("next_cursor")
-	if text := textOf(n); cursorForm.MatchString(text) {
+	if text := textOf(n); cursorForm.matches(text) {
 		return text, false
 	}
 	switch n.Kind() {
@@ -139,13 +150,13 @@ func (f *fields) cleaned(name, text string, most int) string {
 }
 
 // form is a text of a closed form, or nothing.
-func (f *fields) form(name string, form *regexp.Regexp) string {
+func (f *fields) form(name string, of form) string {
 	n, ok := f.there(name)
 	if !ok {
 		return ""
 	}
 	text := textOf(n)
-	if !form.MatchString(text) {
+	if !of.matches(text) {
 		f.note(name)
 		return ""
 	}

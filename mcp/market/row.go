@@ -245,7 +245,7 @@ func (f *fields) accepted() []string {
 	var all []string
 	for e := range n.Elements() {
 		text := textOf(e)
-		if !tickerForm.MatchString(text) || len(all) == maxAccepted {
+		if !tickerForm.matches(text) || len(all) == maxAccepted {
 			f.note(name)
 			continue
 		}
