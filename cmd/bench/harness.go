@@ -22,12 +22,12 @@ type options struct {
 	profile string // directory for CPU profiles
 }
 
-func (o options) sets() [large + 1]set {
+func (o options) sets() [giant + 1]set {
 	s := fullSets
 	if o.Quick {
 		s = quickSets
 	}
-	return [...]set{small: s.small, million: s.million, many: s.many, one: s.one, large: s.large}
+	return [...]set{small: s.small, million: s.million, many: s.many, one: s.one, large: s.large, giant: s.giant}
 }
 
 // result is a row as measured.
@@ -86,7 +86,7 @@ func (g group) probes() []probe {
 type bench struct {
 	o     options
 	log   io.Writer
-	sets  [large + 1]set
+	sets  [giant + 1]set
 	data  string // directory of the roots
 	dir   string // directory of indexes and scratch
 	warm  map[size]bool
@@ -151,7 +151,7 @@ func (b *bench) leave(later []group) error {
 			needed = append(needed, p.on)
 		}
 	}
-	for on := small; on <= large; on++ {
+	for on := small; on <= giant; on++ {
 		if slices.Contains(needed, on) {
 			continue
 		}

@@ -41,6 +41,7 @@ type sets struct {
 	many    set // the same in very many runs
 	one     set // the same in one run
 	large   set // ten times as much
+	giant   set // the same in one run
 }
 
 var (
@@ -50,6 +51,7 @@ var (
 		many:    set{1_000_000, 10_000},
 		one:     set{1_000_000, 1},
 		large:   set{10_000_000, 1000},
+		giant:   set{10_000_000, 1},
 	}
 	// quickSets are for a look in seconds; their ratios are rougher, and what
 	// is fixed cost weighs more in them.
@@ -59,6 +61,7 @@ var (
 		many:    set{20_000, 1000},
 		one:     set{50_000, 1},
 		large:   set{500_000, 50},
+		giant:   set{500_000, 1},
 	}
 )
 
