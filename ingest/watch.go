@@ -25,6 +25,9 @@ const (
 	pollEvery = 2 * time.Second
 	// How often runs that grew are compared whole with their index.
 	verifyEvery = time.Minute
+	// How long nothing is written before the index's log is cut, and how often that is
+	// tried while somebody reads from it.
+	trimAfter = 2 * time.Second
 )
 
 // watcher turns notifications into the names of run files that may have
@@ -273,6 +276,8 @@ func (x *Indexer) Watch(ctx context.Context) error {
 	defer poll.Stop()
 	verify := time.NewTicker(verifyEvery)
 	defer verify.Stop()
+	trim := time.NewTimer(trimAfter)
+	defer trim.Stop()
 	refused, verified := "", 0
 	for {
 		w := x.watcher.Load()
@@ -304,6 +309,7 @@ func (x *Indexer) Watch(ctx context.Context) error {
 		if err := x.follow(ctx); err != nil && ctx.Err() == nil {
 			x.log.Warn("the index is behind", "error", err)
 		}
+		trim.Reset(trimAfter)
 		var wake <-chan struct{}
 		var tick <-chan time.Time
 		if w != nil {
@@ -319,6 +325,10 @@ func (x *Indexer) Watch(ctx context.Context) error {
 				waiting = false
 			case <-tick:
 				waiting = false
+			case <-trim.C:
+				if x.trim(ctx) {
+					trim.Reset(trimAfter)
+				}
 			case <-verify.C:
 				// Nothing is touched while nothing happens: the memory of an
 				// idle process may be elsewhere by now.
@@ -331,4 +341,15 @@ func (x *Indexer) Watch(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// trim cuts the log of the index, and tells whether somebody keeps it from that.
+func (x *Indexer) trim(ctx context.Context) (long bool) {
+	_ = x.inTurn(ctx, func() error {
+		if ix, err := x.handle(ctx); err == nil {
+			long = ix.Trim()
+		}
+		return nil
+	})
+	return long
 }

@@ -40,7 +40,13 @@ const busyMillis = 2500
 const (
 	walLong = 32 << 20
 	walKept = 8 << 20
-	walWait = 100 // milliseconds
+)
+
+// For how many milliseconds readers are waited for: when it has to be, and when it can
+// be done later just as well.
+const (
+	walWait  = 100
+	trimWait = 10
 )
 
 // FileName is the name of the index inside a guard directory. The schema is
@@ -270,9 +276,24 @@ func (x *Index) shorten() {
 	if err != nil || info.Size() < walLong+x.wal {
 		return
 	}
-	if x.wal = 0; !x.tx.checkpoint("RESTART") {
+	if x.wal = 0; !x.tx.checkpoint("RESTART", walWait) {
 		x.wal = info.Size() - walLong + walKept
 	}
+}
+
+// Trim cuts a write-ahead log that is longer than what is kept of it, and tells whether
+// it still is: somebody reads from it. It is for a moment when nothing is written.
+func (x *Index) Trim() (long bool) {
+	is := func() bool {
+		info, err := os.Lstat(x.path + "-wal")
+		return err == nil && info.Size() > walKept
+	}
+	if !is() {
+		return false
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return !x.Moved() && !x.tx.checkpoint("TRUNCATE", trimWait) && is()
 }
 
 // Close checkpoints the write-ahead log away and closes both handles.
@@ -287,7 +308,7 @@ func (x *Index) Close() error {
 	if !x.Moved() {
 		// Truncating keeps the next first opener from replaying the log. A
 		// reader elsewhere may hold it; then the last process to leave does it.
-		x.tx.checkpoint("TRUNCATE")
+		x.tx.checkpoint("TRUNCATE", walWait)
 	}
 	x.tx.close()
 	werr := x.write.Close()

@@ -77,6 +77,37 @@ func TestTheWriteAheadLogIsBoundedUnderReadersThatNeverPause(t *testing.T) {
 	}
 }
 
+func TestTheWriteAheadLogIsCutOnceALongReaderHasLeft(t *testing.T) {
+	x := open(t)
+	if err := x.Read(t.Context(), func(v *View) error {
+		if _, _, err := v.Meta(); err != nil {
+			return err
+		}
+		if err := x.Write(t.Context(), func(tx *Tx) error {
+			run := &Run{File: []byte("a"), FileKey: []byte("a"), Key: []byte("a")}
+			err := tx.PutRun(run)
+			for i := 0; i < 2*walKept>>20 && err == nil; i++ {
+				_, err = tx.Put(&Operation{Run: run.No, Key: fmt.Appendf(nil, "op-%d", i), Last: []byte{1}, Spans: make([]byte, 1<<20)}, nil)
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+		if !x.Trim() {
+			t.Error("a log that somebody reads from was cut, or it is not long")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if x.Trim() {
+		t.Error("nobody reads from the log, and it stays long")
+	}
+	if info, err := os.Stat(x.Path() + "-wal"); err == nil && info.Size() > walKept {
+		t.Errorf("%d MB of the log stay on disk", info.Size()>>20)
+	}
+}
+
 // One that holds its snapshot keeps what it sees, and writers go on.
 func TestAHeldSnapshotNeitherChangesNorStopsWriters(t *testing.T) {
 	x := open(t)

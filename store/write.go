@@ -161,15 +161,15 @@ func (x *Index) Write(ctx context.Context, fn func(*Tx) error) error {
 	return classify(err)
 }
 
-// checkpoint empties the write-ahead log, waiting a little for who reads from it, and
-// tells whether all of it is in the index now.
-func (t *Tx) checkpoint(how string) (done bool) {
+// checkpoint empties the write-ahead log, waiting so many milliseconds for who reads
+// from it, and tells whether all of it is in the index now.
+func (t *Tx) checkpoint(how string, patience int) (done bool) {
 	ctx := context.Background()
 	wait := func(milliseconds int) error {
 		_, err := t.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout(%d)", milliseconds))
 		return err
 	}
-	if wait(walWait) != nil {
+	if wait(patience) != nil {
 		return false
 	}
 	var busy, frames, moved int
