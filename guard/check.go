@@ -65,12 +65,13 @@ func (g *Guard) Check(ctx context.Context, r Request) (*Verdict, error) {
 }
 
 // ready waits for history for as long as the policy of the process allows. It gives
-// what the log said before, which that history covers: a long log is verified before
-// its lock is taken as well, and what is wrong with it shows under the lock.
-func (g *Guard) ready(ctx context.Context) (covered *decision.State, err error) {
+// what held before, which that history covers: a long log is verified before its lock
+// is taken as well, and what is wrong with it shows under the lock.
+func (g *Guard) ready(ctx context.Context) (covered *basis, err error) {
 	limited, cancel := context.WithTimeout(ctx, g.o.SyncTimeout)
 	defer cancel()
-	covered, _ = g.log.Read(limited)
+	log, _ := g.log.Read(limited)
+	covered = &basis{log, g.now()}
 	err = g.o.Index.Sync(limited)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
 		return nil, fmt.Errorf("the history was not indexed within %s; ask again in a moment", g.o.SyncTimeout)

@@ -172,18 +172,38 @@ func (g *Guard) begin(ctx context.Context, by decision.Signer) error {
 	return err
 }
 
+// basis is what held at an instant, since which the index was brought up to date.
+type basis struct {
+	log *decision.State
+	at  time.Time
+}
+
+// still tells whether s at an instant says what held then. A line that came since may
+// rest on payments that are not in the index yet, such as one that ends a hold on what
+// was paid; so may a hold that has run out since.
+func (h *basis) still(s *decision.State, now time.Time) bool {
+	if h == nil || h.log != s {
+		return false
+	}
+	for hold := range s.Unended() {
+		if hold.Active(h.at) && !hold.Active(now) {
+			return false
+		}
+	}
+	return true
+}
+
 // decide is update with one snapshot of the index, brought up to date under the lock
-// unless the log still says what it said before it was last brought up to date:
-// covered, nil for not known. A line that came since may rest on payments that are not
-// in the index yet, such as one that ends a hold on what was paid. Where evidence is
-// found to have vanished, that is written down first, so that fn decides knowing it.
-func (g *Guard) decide(ctx context.Context, actor string, covered *decision.State, fn func(*store.View, *decision.State) ([]decision.Body, error)) (*decision.State, error) {
+// unless what held before it was last brought up to date still does: covered, nil for
+// not known. Where evidence is found to have vanished, that is written down first, so
+// that fn decides knowing it.
+func (g *Guard) decide(ctx context.Context, actor string, covered *basis, fn func(*store.View, *decision.State) ([]decision.Body, error)) (*decision.State, error) {
 	for range decideTries {
 		var noticed notices
 		again, wrote := false, false
 		s, err := g.update(ctx, actor, func(s *decision.State) (bodies []decision.Body, err error) {
 			ask := g.o.Index.Ask
-			if s == covered {
+			if covered.still(s, g.now()) {
 				ask = g.o.Index.AskSynced
 			}
 			err = g.within(context.WithValue(ctx, noticing{}, &noticed), ask, func(v *store.View) (err error) {

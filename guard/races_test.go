@@ -339,3 +339,25 @@ func TestKillingProcessesNeverPassesTheCap(t *testing.T) {
 		}
 	}
 }
+
+func TestAPaymentBehindAHoldThatRunsOutWhileACheckWaitsIsCounted(t *testing.T) {
+	s := newSite(t, racePolicy)
+	// Another process, which cannot write the usual index: what it reads stays its own.
+	rival := &site{t: t, dir: s.dir, clock: s.clock}
+	rival.openWith(racePolicy, func(o *guard.Options) {
+		x, err := ingest.Open(t.Context(), ingest.Options{Root: s.dir, Now: s.clock.now, Index: filepath.Join(t.TempDir(), "index.db")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = x.Close() })
+		o.Index = &interrupted{Indexer: x, then: func() {
+			s.buy("r2", "op1", terms{amount: "900000"})
+			s.clock.add(11 * time.Minute) // longer than a hold lasts
+		}}
+	})
+	for n := range 4 {
+		s.buy("r1", fmt.Sprintf("op%d", n+2), terms{amount: "900000"})
+	}
+	s.want("allow", guard.Request{Amount: "0.90", Hold: true})
+	rival.want("review", guard.Request{Amount: "0.90"}, "per_counterparty_limit")
+}
