@@ -395,3 +395,27 @@ func TestAnEntryThatBecomesReadableIsServed(t *testing.T) {
 	x.needFull.Store(true)
 	wantOperations(t, x, "r/a")
 }
+
+func TestEventsBehindALinkThatGoAndComeBackAreServedAgain(t *testing.T) {
+	root, elsewhere := t.TempDir(), t.TempDir()
+	disk := filepath.Join(elsewhere, "disk")
+	if err := os.MkdirAll(filepath.Join(disk, "events"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(disk, "events", "r.ndjson"), line("a", 1, "submitted"))
+	if err := os.Symlink(filepath.Join(disk, "events"), filepath.Join(root, "events")); err != nil {
+		t.Fatal(err)
+	}
+	x := open(t, root)
+	watch(t, x)
+	wantOperations(t, x, "r/a")
+	// The watched directory itself is neither moved nor removed, so nobody is told.
+	if err := os.Rename(disk, disk+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	wantOperations(t, x)
+	if err := os.Rename(disk+"-away", disk); err != nil {
+		t.Fatal(err)
+	}
+	wantOperations(t, x, "r/a")
+}

@@ -96,6 +96,7 @@ func (x *Indexer) pass(ctx context.Context, ix *store.Index, hints func(*watcher
 			return err
 		}
 		x.generation = 0 // any filling will do, since there is nothing to cover
+		x.forgetHints()  // nobody tells of what is there when the directory comes back
 		return x.rewritten()
 	}
 	if err != nil {
