@@ -17,7 +17,8 @@ type total struct {
 // Amounts of so many digits are kept and added as integers.
 const smallDigits = 18
 
-const maxSmall = 1 << 62
+// maxSmall is such that two sums fit a machine word.
+const maxSmall = 1<<62 - 1
 
 // add adds an amount, sign times; the empty one is none.
 func (t *total) add(amount string, sign int64) error {

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"math/big"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -142,6 +143,26 @@ func TestWhatAreNoSumsOfASlotSaysSo(t *testing.T) {
 		var s slotSums
 		if err := s.addText(text); !errors.Is(err, ErrUnusable) {
 			t.Errorf("%q is read as sums: %v", text, err)
+		}
+	}
+}
+
+func TestTwoSumsAtTheEdgeOfAMachineWordAddUp(t *testing.T) {
+	edge := func(sign int64) (sum total) {
+		left := int64(1) << 62
+		for left > 0 {
+			part := min(left, 999_999_999_999_999_999)
+			if err := sum.add(strconv.FormatInt(part, 10), sign); err != nil {
+				t.Fatal(err)
+			}
+			left -= part
+		}
+		return sum
+	}
+	for sign, want := range map[int64]string{1: "9223372036854775808", -1: "-9223372036854775808"} {
+		a, b := edge(sign), edge(sign)
+		if a.addTotal(&b); a.String() != want {
+			t.Errorf("twice %s is %s, want %s", b.String(), a.String(), want)
 		}
 	}
 }
