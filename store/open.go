@@ -62,10 +62,11 @@ type Index struct {
 	readers chan *session // as many as cores
 	known   dictionary    // of the readers
 
-	mu    sync.Mutex // serialises write transactions of this process
-	write *sqlx.DB   // one connection
-	tx    *Tx        // its prepared statements and caches
-	wal   int64      // how long the write-ahead log was when it could not begin anew
+	mu     sync.Mutex // serialises write transactions of this process
+	write  *sqlx.DB   // one connection
+	tx     *Tx        // its prepared statements and caches
+	closed bool
+	wal    int64 // how long the write-ahead log was when it could not begin anew
 }
 
 var setup = sync.OnceFunc(func() {
@@ -293,17 +294,23 @@ func (x *Index) Trim() (long bool) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return !x.Moved() && !x.tx.checkpoint("TRUNCATE", trimWait) && is()
+	return !x.closed && !x.Moved() && !x.tx.checkpoint("TRUNCATE", trimWait) && is()
 }
 
-// Close checkpoints the write-ahead log away and closes both handles.
+// Close checkpoints the write-ahead log away and closes both handles. Whoever comes to
+// it after that is given ErrUnusable: another one serves by then.
 func (x *Index) Close() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.closed {
+		return nil
+	}
+	x.closed = true
 	for range cap(x.readers) {
 		s := <-x.readers // waits for questions under way
 		s.close()
 	}
+	close(x.readers)
 	rerr := x.read.Close()
 	if !x.Moved() {
 		// Truncating keeps the next first opener from replaying the log. A

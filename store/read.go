@@ -37,6 +37,9 @@ func (x *Index) Read(ctx context.Context, fn func(*View) error) error {
 	var s *session
 	select {
 	case s = <-x.readers:
+		if s == nil {
+			return fmt.Errorf("%w: it was closed", ErrUnusable)
+		}
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 )
@@ -392,5 +393,21 @@ func TestNoQuestionScansThePast(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+func TestWhoeverComesToAClosedIndexIsToldSo(t *testing.T) {
+	x := open(t)
+	put(t, x, 1)
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := x.Read(ctx, func(*View) error { return nil }); !errors.Is(err, ErrUnusable) {
+		t.Errorf("a question is told %v", err)
+	}
+	if err := x.Write(ctx, func(*Tx) error { return nil }); !errors.Is(err, ErrUnusable) {
+		t.Errorf("a writer is told %v", err)
 	}
 }

@@ -126,6 +126,9 @@ func (t *Tx) forget() {
 func (x *Index) Write(ctx context.Context, fn func(*Tx) error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.closed {
+		return fmt.Errorf("%w: it was closed", ErrUnusable)
+	}
 	if x.Moved() {
 		return fmt.Errorf("%w: %s was replaced or removed", ErrUnusable, x.path)
 	}
