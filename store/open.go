@@ -274,6 +274,9 @@ func (x *Index) Bytes() int64 {
 // from that, it is tried again when it has grown further. mu is held.
 func (x *Index) shorten() {
 	info, err := os.Lstat(x.path + "-wal")
+	if err == nil && info.Size() < walLong {
+		x.wal = 0 // it began anew by itself
+	}
 	if err != nil || info.Size() < walLong+x.wal {
 		return
 	}

@@ -137,3 +137,36 @@ func TestAHeldSnapshotNeitherChangesNorStopsWriters(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// One long transaction under a reader says nothing of how long the log may become later.
+func TestAWriteAheadLogThatBeganAnewMayNotBecomeAsLongAsBefore(t *testing.T) {
+	x := open(t)
+	put(t, x, 1)
+	if err := x.Read(t.Context(), func(v *View) error {
+		if _, _, err := v.Meta(); err != nil {
+			return err
+		}
+		return x.Write(t.Context(), func(tx *Tx) error {
+			for i := range 5 {
+				if _, err := tx.Put(&Operation{Run: 1, Key: fmt.Appendf(nil, "op-%d", i), Last: []byte{1}, Spans: make([]byte, walLong/4)}, nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if x.wal == 0 {
+		t.Fatal("the log began anew under a reader: nothing was put to the test")
+	}
+	for n := range 3 {
+		put(t, x, n+2)
+	}
+	if info, err := os.Stat(x.Path() + "-wal"); err != nil || info.Size() > walKept {
+		t.Fatalf("the log did not begin anew: %v, %v", info, err)
+	}
+	if x.wal != 0 {
+		t.Errorf("it may grow to %d MB before a writer waits for readers again", (walLong+x.wal)>>20)
+	}
+}
