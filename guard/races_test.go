@@ -340,24 +340,41 @@ func TestKillingProcessesNeverPassesTheCap(t *testing.T) {
 	}
 }
 
+// rivalWhere is a guard of another process, which cannot write the usual index: what
+// it reads stays its own. Something happens after its next look at the run files.
+func (s *site) rivalWhere(then func()) *site {
+	rival := &site{t: s.t, dir: s.dir, clock: s.clock}
+	rival.openWith(racePolicy, func(o *guard.Options) {
+		x, err := ingest.Open(s.t.Context(), ingest.Options{Root: s.dir, Now: s.clock.now, Index: filepath.Join(s.t.TempDir(), "index.db")})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.t.Cleanup(func() { _ = x.Close() })
+		o.Index = &interrupted{Indexer: x, then: then}
+	})
+	return rival
+}
+
 func TestAPaymentBehindAHoldThatRunsOutWhileACheckWaitsIsCounted(t *testing.T) {
 	s := newSite(t, racePolicy)
-	// Another process, which cannot write the usual index: what it reads stays its own.
-	rival := &site{t: t, dir: s.dir, clock: s.clock}
-	rival.openWith(racePolicy, func(o *guard.Options) {
-		x, err := ingest.Open(t.Context(), ingest.Options{Root: s.dir, Now: s.clock.now, Index: filepath.Join(t.TempDir(), "index.db")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = x.Close() })
-		o.Index = &interrupted{Indexer: x, then: func() {
-			s.buy("r2", "op1", terms{amount: "900000"})
-			s.clock.add(11 * time.Minute) // longer than a hold lasts
-		}}
+	rival := s.rivalWhere(func() {
+		s.buy("r2", "op1", terms{amount: "900000"})
+		s.clock.add(11 * time.Minute) // longer than a hold lasts
 	})
 	for n := range 4 {
-		s.buy("r1", fmt.Sprintf("op%d", n+2), terms{amount: "900000"})
+		s.buy("r1", fmt.Sprintf("op%d", n), terms{amount: "900000"})
 	}
 	s.want("allow", guard.Request{Amount: "0.90", Hold: true})
 	rival.want("review", guard.Request{Amount: "0.90"}, "per_counterparty_limit")
+}
+
+func TestAnApprovalThatIsPaidOnWhileACheckWaitsIsUsed(t *testing.T) {
+	s := newSite(t, racePolicy)
+	id := s.want("review", guard.Request{Amount: "2"}, "review_above").ReviewID
+	s.decide("approved", id)
+	s.clock.add(time.Minute)
+	rival := s.rivalWhere(func() { s.buy("r2", "op1", terms{amount: "2000000", resource: shop}) })
+	if v := rival.ask(guard.Request{Amount: "2", ReviewID: id}); v.Decision == "allow" {
+		t.Errorf("one approval is for two payments: %+v", v)
+	}
 }
