@@ -397,6 +397,16 @@ func TestAnEntryThatBecomesReadableIsServed(t *testing.T) {
 }
 
 func TestEventsBehindALinkThatGoAndComeBackAreServedAgain(t *testing.T) {
+	t.Run("by who looked meanwhile", func(t *testing.T) {
+		eventsGoAndComeBack(t, func(x, _ *Indexer) { wantOperations(t, x) })
+	})
+	t.Run("by who did not look while another did", func(t *testing.T) {
+		eventsGoAndComeBack(t, func(_, another *Indexer) { wantOperations(t, another) })
+	})
+}
+
+func eventsGoAndComeBack(t *testing.T, meanwhile func(x, another *Indexer)) {
+	t.Helper()
 	root, elsewhere := t.TempDir(), t.TempDir()
 	disk := filepath.Join(elsewhere, "disk")
 	if err := os.MkdirAll(filepath.Join(disk, "events"), 0o755); err != nil {
@@ -406,14 +416,14 @@ func TestEventsBehindALinkThatGoAndComeBackAreServedAgain(t *testing.T) {
 	if err := os.Symlink(filepath.Join(disk, "events"), filepath.Join(root, "events")); err != nil {
 		t.Fatal(err)
 	}
-	x := open(t, root)
+	x, another := open(t, root), open(t, root)
 	watch(t, x)
 	wantOperations(t, x, "r/a")
 	// The watched directory itself is neither moved nor removed, so nobody is told.
 	if err := os.Rename(disk, disk+"-away"); err != nil {
 		t.Fatal(err)
 	}
-	wantOperations(t, x)
+	meanwhile(x, another)
 	if err := os.Rename(disk+"-away", disk); err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,7 @@ type applier struct {
 	ix         *store.Index
 	generation int64
 	rev        int64 // of the last transaction this process made
+	gone       int64 // the last transaction that removed a run, as far as this process knows
 	kept       *simplelru.LRU[opID, *keptOp]
 	byNo       map[int64]opID // of the kept ones
 	run        *store.Run     // as last written; nil where that is not known
@@ -236,8 +237,12 @@ func (a *applier) drop(tx *store.Tx, run *store.Run) error {
 		return err
 	}
 	a.forgetRun(run.No)
+	known := tx.Gone() == a.gone
 	if err := tx.DropRun(run.No); err != nil {
 		return err
+	}
+	if known {
+		a.gone = tx.Gone()
 	}
 	return links.settle(false)
 }

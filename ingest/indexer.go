@@ -292,10 +292,11 @@ func (x *Indexer) Sync(ctx context.Context) error {
 	return err
 }
 
-// synced is an index that was brought up to date, and which filling of it.
+// synced is an index that was brought up to date, which filling of it, and the last
+// transaction that removed a run from that.
 type synced struct {
-	ix         *store.Index
-	generation int64
+	ix               *store.Index
+	generation, gone int64
 }
 
 func (x *Indexer) sync(ctx context.Context) (*synced, error) {
@@ -363,7 +364,7 @@ func (x *Indexer) turnOf(ctx context.Context, ticket int64) (*synced, error) {
 			return nil, err
 		}
 		if err = x.pass(ctx, ix, (*watcher).changes); err == nil {
-			done := &synced{ix, x.generation}
+			done := &synced{ix, x.generation, x.apply.gone}
 			x.synced.Store(done)
 			x.served.Store(upTo)
 			return done, nil
@@ -481,7 +482,8 @@ func (x *Indexer) Snapshot(ctx context.Context, fn func(*store.View) error) erro
 
 // over runs fn over a snapshot of the index that get gives. Where get says which
 // filling of it that is, no other will do: one that another process committed since
-// may lack lines that were read into the one before.
+// may lack lines that were read into the one before. Nor will one that another process
+// has removed a run from: where that saw no run file, it may be there.
 func (x *Indexer) over(ctx context.Context, get func(ctx context.Context, try int) (*synced, error), fn func(*store.View) error) error {
 	for try := 0; ; try++ {
 		on, err := get(ctx, try)
@@ -493,11 +495,11 @@ func (x *Indexer) over(ctx context.Context, get func(ctx context.Context, try in
 				return fn(v)
 			}
 			generation, _, err := v.Meta()
-			if err == nil && generation != on.generation {
-				err = errRefilled
-			}
 			if err != nil {
 				return err
+			}
+			if gone, err := v.Gone(); err != nil || generation != on.generation || gone != on.gone {
+				return errors.Join(err, errRefilled)
 			}
 			return fn(v)
 		})
@@ -514,8 +516,9 @@ func (x *Indexer) over(ctx context.Context, get func(ctx context.Context, try in
 	}
 }
 
-// errRefilled says that the index is another filling than the one brought up to date.
-var errRefilled = errors.New("the index was filled anew meanwhile")
+// errRefilled says that the index is another filling than the one brought up to date,
+// or has lost runs since.
+var errRefilled = errors.New("the index was filled anew, or lost a run, meanwhile")
 
 // Library resolves templates: the root's own first, then the shipped ones.
 func (x *Indexer) Library() assemble.Library {

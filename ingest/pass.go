@@ -241,12 +241,16 @@ func (x *Indexer) named(ctx context.Context, ix *store.Index, dir *safefile.Dir,
 // tells how many runs the index knows and which filling of it that is.
 func (x *Indexer) all(ctx context.Context, ix *store.Index, dir *safefile.Dir) (jobs []job, runs int, generation int64, err error) {
 	known := map[string]store.Identity{}
+	var gone int64
 	var infos []safefile.Info
 	var names []string
 	var g errgroup.Group
 	g.Go(func() error {
 		return ix.Read(ctx, func(v *store.View) (err error) {
 			if generation, _, err = v.Meta(); err != nil {
+				return err
+			}
+			if gone, err = v.Gone(); err != nil {
 				return err
 			}
 			known, err = v.Identities()
@@ -271,6 +275,7 @@ func (x *Indexer) all(ctx context.Context, ix *store.Index, dir *safefile.Dir) (
 	if err := g.Wait(); err != nil {
 		return nil, 0, 0, err
 	}
+	x.apply.gone = gone
 
 	linked := map[string]bool{}
 	var changed []int
@@ -500,6 +505,7 @@ func (x *Indexer) consume(ctx context.Context, ix *store.Index, batches <-chan *
 				if err := tx.Fill(); err != nil {
 					return err
 				}
+				x.apply.gone = tx.Gone()
 			}
 			x.apply.enter(tx)
 			unfinished := map[string]bool{}

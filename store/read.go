@@ -86,6 +86,12 @@ func (v *View) Meta() (generation, rev int64, err error) {
 	return p.generation, p.rev, err
 }
 
+// Gone is the number of the last change that removed a run.
+func (v *View) Gone() (int64, error) {
+	p, err := v.meta()
+	return p.gone, err
+}
+
 func (v *View) meta() (place, error) {
 	if v.place != nil {
 		return *v.place, nil

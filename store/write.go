@@ -288,6 +288,9 @@ func (t *Tx) Rev() int64 { return t.rev }
 // numbers learnt under another generation mean nothing.
 func (t *Tx) Generation() int64 { return t.generation }
 
+// Gone is the number of the last transaction that removed a run.
+func (t *Tx) Gone() int64 { return t.gone }
+
 // Run finds a run by its file name; nil when there is none.
 func (t *Tx) Run(file []byte) (*Run, error) {
 	return t.oneRun(context.Background(), "file = ?", file)
