@@ -197,6 +197,24 @@ func TestFrozenMeansBlocked(t *testing.T) {
 	s.want("block", guard.Request{Counterparty: other}, "frozen")
 }
 
+// A freeze has one name, and what a person types may be a host or an account.
+func TestAFreezeCoversAnAccountThatLooksLikeAHost(t *testing.T) {
+	for _, payTo := range []string{"alice.near", "Alice.Near"} {
+		s := newSite(t, "")
+		s.want("allow", guard.Request{Counterparty: other, PayTo: payTo})
+		if _, err := s.Freeze(t.Context(), "alice.near", "odd"); err != nil {
+			t.Fatal(err)
+		}
+		s.want("block", guard.Request{Counterparty: other, PayTo: payTo}, "frozen")
+		s.want("block", guard.Request{Counterparty: "alice.near"}, "frozen")
+		s.want("allow", guard.Request{Counterparty: other, PayTo: "bob.near"})
+		if err := s.Unfreeze(t.Context(), "alice.near", "fine", nil); err != nil {
+			t.Fatal(err)
+		}
+		s.want("allow", guard.Request{Counterparty: other, PayTo: payTo})
+	}
+}
+
 func TestALogThatDoesNotVerifyIsForAPerson(t *testing.T) {
 	s := newSite(t, "")
 	s.want("allow", guard.Request{})

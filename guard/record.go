@@ -36,7 +36,7 @@ func (g *Guard) frozen(s *decision.State, ask *Ask) string {
 	if s == nil {
 		return ""
 	}
-	f, ok := s.Frozen(ask.Names)
+	f, ok := s.Frozen(frozenAs(ask.Names))
 	if !ok {
 		return ""
 	}
@@ -49,6 +49,20 @@ func (g *Guard) frozen(s *decision.State, ask *Ask) string {
 		text += ", noting " + plain.Quote(f.Reason, plain.Detail)
 	}
 	return text + ": only a person can unfreeze it"
+}
+
+// frozenAs are the names that a freeze of them may have: it is written under one name,
+// and what a person typed as a host may have been an account (alice.near).
+func frozenAs(names []string) []string {
+	out := slices.Clone(names)
+	for _, name := range names {
+		if account, ok := strings.CutPrefix(name, accountPrefix); ok {
+			if host := payment.Name(account); isHost(host) {
+				out = append(out, host)
+			}
+		}
+	}
+	return out
 }
 
 func refusal(r *decision.ReviewState) *Refusal {
