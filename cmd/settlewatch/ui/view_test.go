@@ -153,6 +153,10 @@ func TestACardOfACallShowsWhatWillRun(t *testing.T) {
 				t.Errorf("%s: %q is not there", name, w)
 			}
 		}
+		// Return in the note presses the first button.
+		if _, buttons, _ := strings.Cut(b.String(), "<button"); !strings.HasPrefix(buttons, " disabled hidden>") {
+			t.Errorf("%s: return in the note presses <button%.60s", name, buttons)
+		}
 		for _, w := range test.never {
 			if strings.Contains(b.String(), w) {
 				t.Errorf("%s: %q is there", name, w)
