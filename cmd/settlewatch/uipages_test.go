@@ -96,6 +96,16 @@ func everyPage(t *testing.T, browser context.Context) {
 	b.says("on the terminal")
 	b.accessible("unconfirmed")
 	b.confirm()
+	b.until("!document.querySelector('.code')") // by itself
+	if text, exit := s.command("freeze", "--reason", "a stolen key"); exit != 0 {
+		t.Fatal(text)
+	}
+	b.says("Every payment is blocked.")
+	b.click("#standing button")
+	b.says("No longer frozen.")
+	if at := ask[string](b, "location.href"); strings.Contains(at, "did=") {
+		t.Errorf("%s says again what was done", at)
+	}
 	for _, p := range []struct{ name, path, says string }{
 		{"overview", "/", "Money per day"},
 		{"reviews", "/reviews", "0.40"},
@@ -355,6 +365,14 @@ func twoTabs(t *testing.T, browser context.Context) {
 		tab.visit("/review/" + first)
 		tab.says("pending")
 	}
+	// Return at the end of a note is no decision.
+	a.fill("article.review input[name=note]", "too dear")
+	a.do(chromedp.Evaluate[chromedp.Void]("document.querySelector('article.review input[name=note]').focus()"), chromedp.KeyEvent("\r"))
+	time.Sleep(200 * time.Millisecond)
+	if l := s.last("decided"); l != nil || ask[string](a, "location.pathname") != "/review/"+first {
+		t.Errorf("return in a note has decided: %v", l)
+	}
+	a.visit("/review/" + first)
 	// One that is only read follows by itself; one that is typed in says so.
 	b.fill("article.review input[name=note]", "let me think")
 	a.click("article.review button[value=approved]")

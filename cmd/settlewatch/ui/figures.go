@@ -135,7 +135,7 @@ func (u *UI) work(ctx context.Context) *figureSet {
 	}
 	// The mark is taken before what it stands for: what comes between is looked at
 	// again.
-	f.mark = u.mark(ctx, s)
+	f.mark = u.mark(ctx, s, err)
 	day := began.UTC().Truncate(24 * time.Hour)
 	f.Days, err = u.x.Days(ctx, day.AddDate(0, 0, 1-chartDays))
 	failed("sum up the days", err)
@@ -221,25 +221,30 @@ func (a *age) add(asset, atomic string) {
 }
 
 // mark tells two states of index and log apart; it says nothing about what they hold.
-func (u *UI) mark(ctx context.Context, s *decision.State) string {
+func (u *UI) mark(ctx context.Context, s *decision.State, unsound error) string {
 	m, err := u.x.Mark(ctx)
 	if err != nil {
 		return ""
 	}
-	return fmt.Sprintf("%x.%d.%d.%d", uint64(m.Generation), m.Rev, s.Lines(), u.pending(s))
+	return fmt.Sprintf("%x.%d.%d.%d.%t", uint64(m.Generation), m.Rev, s.Lines(), u.pending(s), unsound == nil)
+}
+
+// confirmation is what a login adds to the mark: its pages change when its code is typed.
+func (q *request) confirmation() string {
+	return fmt.Sprintf(".%t", q.sessions.may(q.s))
 }
 
 // state is what a page asks to find out whether it is still true.
 func (q *request) state() error {
 	ctx := q.r.Context()
-	s, _ := q.g.Log().Read(ctx) // an unsound log shows on the page; it has a state all the same
+	s, unsound := q.g.Log().Read(ctx) // it shows on the page; the log has a state all the same
 	q.mu.Lock()
 	knocked, n := q.knocked, q.knockedN
 	q.mu.Unlock()
 	// Looking keeps the index up to date where nobody watches.
 	_ = q.x.Sync(ctx)
 	q.w.Header().Set("Content-Type", "application/json")
-	_, err := fmt.Fprintf(q.w, `{"mark": %q, "pending": %d, "asked_for": %q, "asked": %d}`+"\n", q.mark(ctx, s), q.pending(s), knocked, n)
+	_, err := fmt.Fprintf(q.w, `{"mark": %q, "pending": %d, "asked_for": %q, "asked": %d}`+"\n", q.mark(ctx, s, unsound)+q.confirmation(), q.pending(s), knocked, n)
 	return err
 }
 
@@ -271,11 +276,11 @@ type day struct {
 
 func (q *request) overview() error {
 	ctx := q.r.Context()
-	s, _ := q.g.Log().Read(ctx)
+	s, unsound := q.g.Log().Read(ctx)
 	if err := q.x.Sync(ctx); err != nil {
 		return err
 	}
-	mark := q.mark(ctx, s)
+	mark := q.mark(ctx, s, unsound)
 	f := q.figures.get(ctx, q.UI, mark)
 	if f == nil {
 		return ctx.Err()

@@ -12,6 +12,7 @@ import (
 	"github.com/settlewatch/settlewatch/guard"
 	"github.com/settlewatch/settlewatch/guard/decision"
 	"github.com/settlewatch/settlewatch/ingest"
+	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
 
@@ -259,11 +260,14 @@ func (q *request) health() error {
 		}
 		p.Faults = append(p.Faults, f)
 	}
-	if p.Damage, err = q.g.Damage(ctx); err != nil {
+	// This page is for when something is wrong: without a sound log nobody knows what
+	// was acknowledged, and the frame says so.
+	if p.Damage, err = q.g.Damage(ctx); err != nil && errcode.Of(err).Code != errcode.LogUnsound {
 		return err
 	}
 	p.Damage = p.Damage[:min(len(p.Damage), 20)]
-	if f := q.figures.now(); f != nil {
+	s, unsound := q.g.Log().Read(ctx)
+	if f := q.figures.get(ctx, q.UI, q.mark(ctx, s, unsound)); f != nil {
 		p.Standing = f.Standing
 	}
 	q.render(http.StatusOK, "health", "health", p)

@@ -62,6 +62,8 @@ func (u *UI) parse() error {
 		"called":  u.called,
 		"short":   short,
 		"once":    u.sessions.secret,
+		"encode":  encode,
+		"ref":     operationQuery,
 		"command": u.o.Words.Command,
 		"warning": u.o.Words.Warning,
 		"network": u.o.Words.Network,
@@ -108,7 +110,7 @@ var deeds = map[string]string{
 
 // render answers with a page in its frame.
 func (q *request) render(status int, name, nav string, body any) {
-	f := frame{Nav: nav, Body: body, Token: q.s.token, Path: onward(q.r.URL), Root: clean(q.x.Root()), Version: q.o.Version, Now: q.now()}
+	f := frame{Nav: nav, Body: body, Token: q.s.token, Path: link(q.r, "did", ""), Root: clean(q.x.Root()), Version: q.o.Version, Now: q.now()}
 	if q.r.Method == http.MethodPost {
 		f.Path = "/"
 	}
@@ -141,9 +143,12 @@ func (q *request) render(status int, name, nav string, body any) {
 		}
 	}
 	f.Pending = q.pending(s)
-	f.Mark = q.mark(q.r.Context(), s)
+	f.Mark = q.mark(q.r.Context(), s, err)
 	if o, ok := body.(overview); ok && o.Stale {
 		f.Mark = o.mark // so that the page asks again soon
+	}
+	if f.Mark += q.confirmation(); q.r.Method == http.MethodPost {
+		f.Mark = "" // what a form was answered with cannot be asked for again
 	}
 	q.write(q.w, status, name, f)
 }
@@ -261,6 +266,11 @@ func short(name string) string {
 		return name[:i+8] + "…" + name[len(name)-4:]
 	}
 	return name
+}
+
+// operationQuery is an operation as an address names it.
+func operationQuery(of ingest.Ref) string {
+	return strings.TrimPrefix(operationLink(of), "/operation?")
 }
 
 // operationLink is where an operation of a line, or of a list, is shown.

@@ -83,7 +83,7 @@
   const live = $("#live");
   const busy = () => {
     const at = document.activeElement;
-    const typing = at && at.closest("main") && /^(INPUT|TEXTAREA|SELECT)$/.test(at.tagName);
+    const typing = at && (at.closest("#standing") || at.closest("main") && /^(INPUT|TEXTAREA|SELECT)$/.test(at.tagName));
     const filled = all("main input[name=note], main input[name=reason], main textarea").some((i) => i.value !== i.defaultValue) ||
       all("main input[type=checkbox], main input[type=radio]").some((i) => i.checked !== i.defaultChecked);
     return typing || filled || String(getSelection());
@@ -102,6 +102,8 @@
     live.hidden = false;
   }
 
+  const changed = () => tell("Something has changed since this page was opened.", location.href, "Show it as it is now");
+
   function count(n) {
     const b = $("#pending");
     if (!b) return;
@@ -112,12 +114,13 @@
 
   async function refresh(next) {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-    if (!answer.ok) return;
+    if (!answer.ok) { changed(); mark = next; return; }
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const main = $("main", page);
     if (!main || busy()) return;
     const open = all("main details").map((d) => d.open), at = document.activeElement?.id;
     $("main").replaceWith(main);
+    $("#standing").replaceWith($("#standing", page));
     all("main details").forEach((d, i) => { if (open[i]) d.open = true; });
     if (at) document.getElementById(at)?.focus({ preventScroll: true });
     mark = page.body.dataset.mark || next;
@@ -142,8 +145,15 @@
     if (asked !== null && s.asked > asked && s.asked_for) tell("Somebody followed a link to a review.", "/review/" + encodeURIComponent(s.asked_for), "Look at review " + s.asked_for);
     asked = s.asked;
     if (s.mark === mark) return;
-    if (busy()) { tell("Something has changed since this page was opened.", location.href, "Show it as it is now"); return; }
+    if (busy()) { changed(); return; }
     await refresh(s.mark);
+  }
+
+  // What a form has done is said once, not each time the page is opened again.
+  const here = new URL(location);
+  if (here.searchParams.has("did")) {
+    here.searchParams.delete("did");
+    history.replaceState(null, "", here);
   }
 
   document.addEventListener("DOMContentLoaded", () => {

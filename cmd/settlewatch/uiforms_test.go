@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"html"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/settlewatch/settlewatch/cmd/settlewatch/ui"
+	"github.com/settlewatch/settlewatch/guard/decision"
+)
+
+// visitor reads the pages and sends their forms, as a browser without scripts does.
+type visitor struct {
+	t      *testing.T
+	root   string
+	at     atomic.Int64 // what the command's clock is ahead by
+	pages  *ui.UI
+	addr   string
+	host   string
+	cookie string
+}
+
+func visit(t *testing.T, root string) *visitor {
+	t.Helper()
+	v := &visitor{t: t, root: root}
+	env := system()
+	env.now = func() time.Time { return time.Now().Add(time.Duration(v.at.Load())) }
+	env.getenv = func(string) string { return "" }
+	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, env: env}
+	o := &uiOptions{addr: "127.0.0.1:0", noOpen: true}
+	o.dir = path(root)
+	ready := make(chan struct{})
+	o.made = func(pages *ui.UI, addr string) { v.pages, v.addr = pages, addr; close(ready) }
+	ctx, end := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.runUI(ctx, o) }()
+	t.Cleanup(func() { end(); <-done })
+	select {
+	case <-ready:
+	case err := <-done:
+		done <- nil
+		t.Fatal(err)
+	}
+	return v
+}
+
+// login uses a new link.
+func (v *visitor) login() int {
+	v.t.Helper()
+	status, _ := v.ask(http.MethodGet, v.link(), nil)
+	return status
+}
+
+func (v *visitor) link() string {
+	u, err := url.Parse(v.pages.Link())
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	v.host = u.Host
+	return u.RequestURI()
+}
+
+func (v *visitor) ask(method, path string, form url.Values) (int, string) {
+	v.t.Helper()
+	r, err := http.NewRequestWithContext(v.t.Context(), method, "http://"+v.addr+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	r.Host = v.host
+	r.Header.Set("Cookie", v.cookie)
+	if method == http.MethodPost {
+		r.Header.Set("Origin", "http://"+v.host)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	res, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for _, c := range res.Cookies() {
+		v.cookie = c.Name + "=" + c.Value
+	}
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return res.StatusCode, string(text) + res.Header.Get("Location")
+}
+
+func (v *visitor) page(path string) string {
+	v.t.Helper()
+	status, text := v.ask(http.MethodGet, path, nil)
+	if status != http.StatusOK {
+		v.t.Fatalf("%s: status %d: %s", path, status, text)
+	}
+	return text
+}
+
+var hiddenField = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
+
+// form is what a page's form sends before anybody has typed: line ends go as CR LF.
+func (v *visitor) form(page, action string) url.Values {
+	v.t.Helper()
+	_, rest, ok := strings.Cut(page, `action="`+action+`"`)
+	if !ok {
+		v.t.Fatalf("no form for %s: %s", action, page)
+	}
+	text, _, _ := strings.Cut(rest, "</form>")
+	form := url.Values{}
+	for _, m := range hiddenField.FindAllStringSubmatch(text, -1) {
+		value := strings.NewReplacer("\r\n", "\r\n", "\r", "\r\n", "\n", "\r\n").Replace(html.UnescapeString(m[2]))
+		form.Add(m[1], value)
+	}
+	return form
+}
+
+// send fills a form in and sends it.
+func (v *visitor) send(action string, form url.Values, filled ...string) (int, string) {
+	v.t.Helper()
+	for i := 0; i+1 < len(filled); i += 2 {
+		form.Set(filled[i], filled[i+1])
+	}
+	return v.ask(http.MethodPost, action, form)
+}
+
+// command runs a command on the root, and gives what it prints.
+func (v *visitor) command(args ...string) string {
+	v.t.Helper()
+	var out, errs bytes.Buffer
+	run(v.t.Context(), append(args, "--dir", v.root), strings.NewReader(""), &out, &errs, system())
+	return out.String() + errs.String()
+}
+
+// review has an agent ask, and gives the review it is told of.
+func (v *visitor) review() string {
+	v.t.Helper()
+	text := v.command("check", "--json", "--counterparty", "shop.example", "--amount", "7")
+	var answer struct {
+		Review string `json:"review_id"`
+	}
+	begin := strings.IndexByte(text, '{')
+	if begin < 0 || json.NewDecoder(strings.NewReader(text[begin:])).Decode(&answer) != nil || answer.Review == "" {
+		v.t.Fatal(text)
+	}
+	return answer.Review
+}
+
+// lines are those of a type in the decisions log.
+func (v *visitor) lines(typ string) (lines []map[string]any) {
+	v.t.Helper()
+	text, err := os.ReadFile(filepath.Join(v.root, "guard", decision.FileName))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var l map[string]any
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			v.t.Fatal(err)
+		}
+		if l["type"] == typ {
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+func pagesRoot(t *testing.T, all ...bought) string {
+	t.Helper()
+	root := agentRoot(t)
+	traceOf(t, root, map[string][]bought{"1781500000000": all})
+	return root
+}
+
+// What is open in a browser finds out that the log does not verify any more, and the
+// page that is for such days still answers.
+func TestPagesSayWhenTheLogDoesNotVerify(t *testing.T) {
+	v := visit(t, pagesRoot(t))
+	v.login()
+	v.review()
+	mark := func() string {
+		var state struct{ Mark string }
+		if err := json.Unmarshal([]byte(v.page("/state")), &state); err != nil || state.Mark == "" {
+			t.Fatalf("%+v, %v", state, err)
+		}
+		return state.Mark
+	}
+	before := mark()
+	if page := v.page("/health"); !strings.Contains(page, `data-mark="`+before+`"`) {
+		t.Errorf("the page has not the mark %s", before)
+	}
+	log := filepath.Join(v.root, "guard", decision.FileName)
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(log, bytes.Replace(text, []byte("shop.example"), []byte("evil.example"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if after := mark(); after == before {
+		t.Error("no page asks again")
+	}
+	if page := v.page("/health"); !strings.Contains(page, "The decisions log does not verify.") || !strings.Contains(page, "cannot judge") {
+		t.Errorf("it says %s", page)
+	}
+}
