@@ -182,6 +182,107 @@ func pagesRoot(t *testing.T, all ...bought) string {
 	return root
 }
 
+const formsPayee = "0x9c4d27e8a1f05b63d9e2708c4fb6a3510de7c982"
+
+// A person who is told that a form was sent before takes the payment for frozen, or
+// the operation for closed: so the form that failed is not remembered.
+func TestAFormThatFailedMayBeSentAgain(t *testing.T) {
+	v := visit(t, pagesRoot(t, bought{id: "op-1", url: "https://shop.example/a", payTo: formsPayee, amount: "400000", at: time.Now().Add(-time.Hour), ends: "silent"}))
+	v.login()
+	form := v.form(v.page("/operation?run=1781500000000&op=op-1"), "/resolve")
+	if status, text := v.send("/resolve", form, "as", "settled", "note", "seen", "amount", "much"); status != http.StatusUnprocessableEntity {
+		t.Fatalf("status %d: %s", status, text)
+	}
+	if status, text := v.send("/resolve", form, "amount", "0.40"); status != http.StatusSeeOther || !strings.Contains(text, "did=resolved") {
+		t.Errorf("sent again: status %d: %s", status, text)
+	}
+	if status, text := v.send("/resolve", form); status != http.StatusSeeOther || !strings.Contains(text, "did=sent") {
+		t.Errorf("sent a third time: status %d: %s", status, text)
+	}
+	if n := len(v.lines("resolved")); n != 1 {
+		t.Errorf("the log has %d resolutions", n)
+	}
+	form = v.form(v.page("/"), "/freeze")
+	if status, text := v.send("/freeze", form, "reason", "a\xff"); status != http.StatusUnprocessableEntity || !strings.Contains(text, "not UTF-8") {
+		t.Errorf("bytes that are no text: status %d: %s", status, text)
+	}
+}
+
+// A name may hold what a page does not show and a form does not carry. What is done is
+// done to the one whose page it was.
+func TestAFormIsAboutWhatItsPageIsAbout(t *testing.T) {
+	const payee, operation = "sell\u200ber\u202ex", "op\none"
+	at := time.Now().Add(-time.Hour)
+	v := visit(t, pagesRoot(t,
+		bought{id: operation, url: "https://shop.example/a", payTo: payee, amount: "400000", at: at, ends: "silent"},
+		bought{id: "op\r\none", url: "https://shop.example/b", payTo: formsPayee, amount: "400000", at: at, ends: "silent"}))
+	v.login()
+	page := v.page("/counterparty?" + url.Values{"name": {payee}}.Encode())
+	if status, text := v.send("/freeze", v.form(page, "/freeze"), "reason", "a fraud"); status != http.StatusSeeOther {
+		t.Fatalf("status %d: %s", status, text)
+	}
+	frozen := v.lines("frozen")
+	if len(frozen) != 1 || frozen[0]["scope"] != "payee:"+payee {
+		t.Fatalf("the log has %q", frozen)
+	}
+	page = v.page("/counterparty?" + url.Values{"name": {payee}}.Encode())
+	if status, text := v.send("/unfreeze", v.form(page, "/unfreeze")); status != http.StatusSeeOther || len(v.lines("unfrozen")) != 1 {
+		t.Errorf("status %d: %s", status, text)
+	}
+	page = v.page("/operation?" + url.Values{"run": {"1781500000000"}, "op": {operation}}.Encode())
+	if status, text := v.send("/resolve", v.form(page, "/resolve"), "as", "settled", "note", "seen"); status != http.StatusSeeOther {
+		t.Fatalf("status %d: %s", status, text)
+	}
+	if all := v.lines("resolved"); len(all) != 1 || all[0]["operation_id"] != operation {
+		t.Errorf("the log has %q", all)
+	}
+}
+
+// A page that showed one refusal does not undo another.
+func TestADecisionIsTakenBackOnlyAsItWasShown(t *testing.T) {
+	v := visit(t, pagesRoot(t))
+	v.login()
+	id := v.review()
+	v.command("review", "reject", id, "--note", "too dear")
+	form := v.form(v.page("/review/"+id), "/decide")
+	v.command("review", "reopen", id)
+	v.command("review", "reject", id, "--note", "it is a fraud")
+	if status, text := v.send("/decide", form, "decision", "reopened"); status != http.StatusConflict || !strings.Contains(text, "It has changed") {
+		t.Errorf("status %d: %s", status, text)
+	}
+	if status, text := v.send("/decide", v.form(v.page("/review/"+id), "/decide"), "decision", "reopened"); status != http.StatusSeeOther {
+		t.Errorf("as it is shown: status %d: %s", status, text)
+	}
+}
+
+// A look at a link, as programs take that preview it, does not use it up.
+func TestALookLeavesALinkAsItIs(t *testing.T) {
+	v := visit(t, pagesRoot(t))
+	link := v.link()
+	if status, _ := v.ask(http.MethodHead, link, nil); status != http.StatusMethodNotAllowed || v.cookie != "" {
+		t.Errorf("status %d, cookie %q", status, v.cookie)
+	}
+	if status, text := v.ask(http.MethodGet, link, nil); status != http.StatusOK || v.cookie == "" {
+		t.Errorf("status %d: %s", status, text)
+	}
+}
+
+// A command that runs for weeks has a login each day.
+func TestLoginsThatEndedMakeRoom(t *testing.T) {
+	v := visit(t, pagesRoot(t))
+	for day := range 40 {
+		if status := v.login(); status != http.StatusOK {
+			t.Fatalf("day %d: status %d", day, status)
+		}
+		v.at.Add(int64(24 * time.Hour))
+	}
+	for n := range 33 {
+		if status := v.login(); (status == http.StatusOK) != (n < 32) {
+			t.Errorf("login %d of a day: status %d", n+1, status)
+		}
+	}
+}
+
 // What is open in a browser finds out that the log does not verify any more, and the
 // page that is for such days still answers.
 func TestPagesSayWhenTheLogDoesNotVerify(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/settlewatch/settlewatch/guard"
 	"github.com/settlewatch/settlewatch/guard/decision"
@@ -52,6 +53,9 @@ func (q *request) note(name string, needed bool) (string, error) {
 	if needed && text == "" {
 		return "", errcode.New(errcode.Input, "", "say why, for the record")
 	}
+	if !utf8.ValidString(text) {
+		return "", errcode.New(errcode.Input, "", "the note is not UTF-8")
+	}
 	if len(text) > maxNote {
 		return "", errcode.New(errcode.Input, "", "the note has more than %d bytes", maxNote)
 	}
@@ -80,7 +84,7 @@ func (q *request) decision() (guard.Decision, error) {
 // still holds a form to what its page showed. The line that opened a review never
 // changes, so what is compared here is what is signed; that it was not decided
 // meanwhile, the guard makes sure of under the log's lock.
-func (q *request) still(ctx context.Context, ids, shown []string) error {
+func (q *request) still(ctx context.Context, what string, ids, shown []string) error {
 	if len(ids) == 0 || len(ids) != len(shown) {
 		return errcode.New(errcode.Input, "", "no review was chosen")
 	}
@@ -97,12 +101,18 @@ func (q *request) still(ctx context.Context, ids, shown []string) error {
 		if v.ID != id || r == nil {
 			return errStale // a form holds whole ids
 		}
-		if v.Status == decision.StatusPending && shownOf(r, v.Status) != shown[i] {
+		if v.Status == decides[what] && shownOf(r, v.Status) != shown[i] {
 			return errStale
 		}
 		// In any other state the guard says better what has happened.
 	}
 	return nil
+}
+
+// decides is the state that each decision is made in.
+var decides = map[string]string{
+	decision.Approved: decision.StatusPending, decision.Rejected: decision.StatusPending,
+	decision.Revoked: decision.StatusApproved, decision.Reopened: decision.StatusRejected,
 }
 
 func (q *request) decide() error {
@@ -112,7 +122,7 @@ func (q *request) decide() error {
 	if err != nil {
 		return err
 	}
-	if err := q.still(ctx, []string{id}, []string{q.text("shown")}); err != nil {
+	if err := q.still(ctx, d.Decision, []string{id}, []string{q.text("shown")}); err != nil {
 		return err
 	}
 	d.IDs = []string{id}
@@ -143,7 +153,7 @@ func (q *request) batch() error {
 	if len(ids) > mostBatch {
 		return errcode.New(errcode.Input, "", "more than %d reviews are not decided at once", mostBatch)
 	}
-	if err := q.still(ctx, ids, shown); err != nil {
+	if err := q.still(ctx, d.Decision, ids, shown); err != nil {
 		return err
 	}
 	for _, id := range ids {
@@ -177,6 +187,16 @@ func (q *request) batch() error {
 	return q.done("/reviews?status="+map[bool]string{true: "approved", false: "rejected"}[d.Decision == decision.Approved], "batch")
 }
 
+// about reads what a form is about. It stands there as in an address, escaped: a
+// browser changes line ends, and what it cannot read, in the values of a form.
+func (q *request) about() (url.Values, error) {
+	v, err := url.ParseQuery(q.text("of"))
+	if err != nil {
+		return nil, errcode.New(errcode.Input, "", "the form cannot be read")
+	}
+	return v, nil
+}
+
 // ref reads which operation a page or a form is about.
 func ref(v url.Values) (ingest.Ref, error) {
 	r := ingest.Ref{Run: v.Get("run"), Operation: v.Get("op"), Null: v.Get("null") != ""}
@@ -188,7 +208,11 @@ func ref(v url.Values) (ingest.Ref, error) {
 
 func (q *request) resolve() error {
 	ctx := q.r.Context()
-	of, err := ref(q.r.PostForm)
+	about, err := q.about()
+	if err != nil {
+		return err
+	}
+	of, err := ref(about)
 	if err != nil {
 		return err
 	}
@@ -233,12 +257,16 @@ func (q *request) freeze() error {
 	if err := q.may(); err != nil {
 		return err
 	}
-	if q.again() {
-		return q.done(q.back(), "sent")
+	about, err := q.about()
+	if err != nil {
+		return err
 	}
-	who := q.text("counterparty")
+	who := about.Get("name")
 	if who == "" && q.text("all") == "" {
 		return errcode.New(errcode.Input, "", "the form says nobody to freeze")
+	}
+	if q.again() {
+		return q.done(q.back(), "sent")
 	}
 	if _, err := q.g.Freeze(q.r.Context(), who, reason); err != nil {
 		return err
@@ -254,10 +282,14 @@ func (q *request) unfreeze() error {
 	if err := q.may(); err != nil {
 		return err
 	}
+	about, err := q.about()
+	if err != nil {
+		return err
+	}
 	if q.again() {
 		return q.done(q.back(), "sent")
 	}
-	scope := q.text("scope")
+	scope := about.Get("scope")
 	if scope == decision.ScopeAll {
 		scope = ""
 	} else if scope == "" {

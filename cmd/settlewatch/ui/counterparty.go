@@ -16,7 +16,8 @@ import (
 )
 
 type counterpartyPage struct {
-	Typed string
+	Typed string // as it is shown
+	Of    string // which it is, exactly, for a form
 	Forms []form // identity forms it counts by
 	*ingest.PartyView
 	Rate     string
@@ -73,7 +74,7 @@ func (q *request) counterparty() error {
 	if err != nil {
 		return err
 	}
-	page := counterpartyPage{Typed: clean(payment.Display(typed)), PartyView: view, Filter: "/operations?" + encode("counterparty", payment.Display(typed))}
+	page := counterpartyPage{Typed: clean(payment.Display(typed)), Of: encode("name", payment.Display(typed)), PartyView: view, Filter: "/operations?" + encode("counterparty", payment.Display(typed))}
 	page.forms(names, all, view)
 	page.rate()
 	page.chart(q, view)

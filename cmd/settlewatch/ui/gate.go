@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"context"
 	"crypto/subtle"
 	"errors"
 	"mime"
@@ -88,6 +89,8 @@ type request struct {
 	w http.ResponseWriter
 	r *http.Request
 	s *session
+
+	number string // of the form, once its act has begun
 }
 
 // page answers a question that changes nothing.
@@ -122,6 +125,9 @@ func (u *UI) act(w http.ResponseWriter, r *http.Request, h func(*request) error)
 		u.stranger(w, r)
 		return
 	}
+	// What was clicked is done even if the browser goes away: a second click must not be
+	// told that the first did it when that was cut off.
+	r = r.WithContext(context.WithoutCancel(r.Context()))
 	q := &request{UI: u, w: w, r: r, s: s}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
@@ -137,6 +143,7 @@ func (u *UI) act(w http.ResponseWriter, r *http.Request, h func(*request) error)
 		return
 	}
 	if err := h(q); err != nil {
+		q.unsent()
 		q.failed(err)
 	}
 }

@@ -29,6 +29,8 @@ type session struct {
 	confirmed bool // guarded by sessions.mu
 }
 
+func (s *session) ended(now time.Time) bool { return now.Sub(s.began) >= sessionLasts }
+
 // sessions are the logins there are. Secrets are kept as their hashes, so that a
 // comparison tells nothing by the time it takes.
 type sessions struct {
@@ -116,7 +118,7 @@ func (s *sessions) of(r *http.Request, now time.Time) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.logins[sha256.Sum256([]byte(cookies[0].Value))]
-	if one == nil || now.Sub(one.began) >= sessionLasts {
+	if one == nil || one.ended(now) {
 		return nil
 	}
 	return one
@@ -130,6 +132,11 @@ func (s *sessions) may(one *session) bool {
 }
 
 func (u *UI) login(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodHead { // it shows nobody anything, and would use the link up
+		w.Header().Set("Allow", "GET")
+		refuse(w, http.StatusMethodNotAllowed, "method_not_allowed")
+		return
+	}
 	s, now := &u.sessions, u.now()
 	key := sha256.Sum256([]byte(r.URL.Query().Get("link")))
 	s.mu.Lock()
@@ -138,6 +145,11 @@ func (u *UI) login(w http.ResponseWriter, r *http.Request) {
 	if known {
 		delete(s.links, key)
 		s.spent[key] = true
+	}
+	for k, one := range s.logins {
+		if one.ended(now) {
+			delete(s.logins, k)
+		}
 	}
 	full := len(s.logins) >= mostSessions
 	s.mu.Unlock()
@@ -198,5 +210,17 @@ func (q *request) again() bool {
 		return true
 	}
 	q.UI.once[number] = now
+	q.number = number
 	return false
+}
+
+// unsent forgets a form whose act has failed: sent again it must do what it says, and
+// not be told that it was done.
+func (q *request) unsent() {
+	if q.number == "" {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.UI.once, q.number)
 }
