@@ -255,6 +255,20 @@ func TestADecisionIsTakenBackOnlyAsItWasShown(t *testing.T) {
 	}
 }
 
+// The page that confirms has words for what is pending, and no others.
+func TestOnlyWhatIsPendingIsDecidedAtOnce(t *testing.T) {
+	v := visit(t, pagesRoot(t))
+	v.login()
+	id := v.review()
+	form := v.form(v.page("/reviews?many=1"), "/batch")
+	form.Set("review", id+" "+v.form(v.page("/review/"+id), "/decide").Get("shown"))
+	for what, want := range map[string]int{"approved": 200, "rejected": 200, "reopened": 422, "revoked": 422} {
+		if status, text := v.send("/batch", form, "decision", what); status != want {
+			t.Errorf("%s: status %d: %s", what, status, text)
+		}
+	}
+}
+
 // A look at a link, as programs take that preview it, does not use it up.
 func TestALookLeavesALinkAsItIs(t *testing.T) {
 	v := visit(t, pagesRoot(t))

@@ -143,6 +143,9 @@ func (q *request) batch() error {
 	if err != nil {
 		return err
 	}
+	if decides[d.Decision] != decision.StatusPending {
+		return errcode.New(errcode.Input, "", "only reviews that are pending are decided at once")
+	}
 	var ids, shown []string
 	for _, chosen := range q.r.PostForm["review"] {
 		id, what, _ := strings.Cut(chosen, " ")
