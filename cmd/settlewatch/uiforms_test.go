@@ -269,6 +269,22 @@ func TestOnlyWhatIsPendingIsDecidedAtOnce(t *testing.T) {
 	}
 }
 
+// A page that showed one freeze does not end another.
+func TestAFreezeIsEndedOnlyAsItWasShown(t *testing.T) {
+	v := visit(t, pagesRoot(t))
+	v.login()
+	v.command("freeze", "--reason", "a test")
+	form := v.form(v.page("/"), "/unfreeze")
+	v.command("unfreeze", "--reason", "it went well")
+	v.command("freeze", "--reason", "a stolen key")
+	if status, text := v.send("/unfreeze", form); status != http.StatusConflict || !strings.Contains(text, "It has changed") {
+		t.Errorf("status %d: %s", status, text)
+	}
+	if status, text := v.send("/unfreeze", v.form(v.page("/"), "/unfreeze")); status != http.StatusSeeOther || len(v.lines("unfrozen")) != 2 {
+		t.Errorf("as it is shown: status %d: %s", status, text)
+	}
+}
+
 // A look at a link, as programs take that preview it, does not use it up.
 func TestALookLeavesALinkAsItIs(t *testing.T) {
 	v := visit(t, pagesRoot(t))

@@ -289,6 +289,16 @@ func (q *request) unfreeze() error {
 	if err != nil {
 		return err
 	}
+	s, err := q.g.Log().Read(q.r.Context())
+	if err != nil {
+		return err
+	}
+	// Another freeze of the same may have come since, for a better reason.
+	if slices.ContainsFunc(s.AllFrozen(), func(f decision.Frozen) bool {
+		return f.Scope == about.Get("scope") && f.Reason != about.Get("reason")
+	}) {
+		return errStale
+	}
 	if q.again() {
 		return q.done(q.back(), "sent")
 	}
