@@ -137,12 +137,15 @@ func TestACardOfACallShowsWhatWillRun(t *testing.T) {
 	call := card{Waiting: true, Alone: true, View: view, Card: Card{Amount: "one call of ledger.post", To: "tenant:north", Call: &Call{Tool: "ledger.post", Resource: "tenant:north",
 		Arguments: []string{"{", `  "to": "<script>"`, "}"}, Alike: true}}}
 	payment := card{Waiting: true, Alone: true, View: view, Card: Card{Amount: "1 USDC", To: "0x1"}}
+	unsigned := payment
+	unsigned.Unsigned = true
 	for name, test := range map[string]struct {
 		card
 		want, never []string
 	}{
 		"a call":    {call, []string{"What will run", "&lt;script&gt;", "run once, for", "letters beyond ASCII", "ledger.post"}, []string{"be paid once", "block every payment", "<script>"}},
-		"a payment": {payment, []string{"be paid once", "block every payment"}, []string{"What will run"}},
+		"a payment": {payment, []string{"be paid once", "block every payment", "No key is unlocked here"}, []string{"What will run", "No operator is configured"}},
+		"unsigned":  {unsigned, []string{"No operator is configured"}, []string{"No key is unlocked here"}},
 	} {
 		var b strings.Builder
 		if err := u.pages["review"].ExecuteTemplate(&b, "card", test.card); err != nil {
