@@ -199,6 +199,9 @@ func (a *app) listen(ctx context.Context, o *uiOptions, pages *ui.UI, file *link
 			a.note("no page shows this code. it has six digits")
 		}
 	}
+	if ctx.Err() == nil {
+		a.note("nothing is read from here any more. open pages stay; for a new link or to confirm a code, start settlewatch ui again")
+	}
 }
 
 // offer makes a link and opens it. The link is a secret, so no command line has it: a

@@ -345,3 +345,14 @@ func TestPagesSayWhenTheLogDoesNotVerify(t *testing.T) {
 		t.Errorf("it says %s", page)
 	}
 }
+
+func TestATerminalThatEndsSaysWhatThatMeans(t *testing.T) {
+	for name, typed := range map[string]string{"at once": "", "after a line that no code is": strings.Repeat("1", 1<<17)} {
+		var said bytes.Buffer
+		a := &app{stdin: strings.NewReader(typed), stderr: &said}
+		a.listen(t.Context(), &uiOptions{}, nil, nil)
+		if !strings.Contains(said.String(), "start settlewatch ui again") {
+			t.Errorf("%s: the terminal is told %q", name, said.String())
+		}
+	}
+}
