@@ -109,3 +109,102 @@ func (v *View) learn(d *dictionary) error {
 	d.classes = append(d.classes, classes...)
 	return nil
 }
+
+// word gives the number of a dictionary word; nil for the empty one.
+func (t *Tx) word(w string) (any, error) {
+	if w == "" {
+		return nil, nil
+	}
+	// A payment repeats the words of its operation.
+	for i := range t.lately {
+		if t.lately[i].word == w {
+			return t.lately[i].no, nil
+		}
+	}
+	no, err := t.wordNumber(w)
+	if err != nil {
+		return nil, err
+	}
+	t.lately[t.turn] = recent{w, no}
+	t.turn = (t.turn + 1) % len(t.lately)
+	return no, nil
+}
+
+// recent is a word used a moment ago. Its number is kept as the interface that
+// statements take.
+type recent struct {
+	word string
+	no   any
+}
+
+func (t *Tx) wordNumber(w string) (any, error) {
+	if n, ok := t.words[w]; ok {
+		return n, nil
+	}
+	if t.newWord > 0 && len(t.words) < maxCached {
+		// Filling: every word there is, is in the cache.
+		n := t.newWord
+		t.newWord++
+		t.words[w] = n
+		return n, t.add(&t.newWords, 0, n, w)
+	}
+	if err := t.drain(&t.newWords); err != nil {
+		return nil, err
+	}
+	t.newWord = 0
+	var n int64
+	err := t.row("SELECT word_no FROM words WHERE word = ?", []any{w}, &n)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = t.row("INSERT INTO words (word) VALUES (?) RETURNING word_no", []any{w}, &n)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(t.words) >= maxCached {
+		t.words = map[string]int64{}
+	}
+	t.words[w] = n
+	return n, nil
+}
+
+// Type gives the number of a pair of event type and role.
+func (t *Tx) Type(p Type) (int64, error) {
+	if n, ok := t.types[p]; ok {
+		return n, nil
+	}
+	var n int64
+	args := []any{[]byte(p.EventType), p.HasRole, []byte(p.Role)}
+	err := t.row("SELECT type_no FROM types WHERE event_type = ? AND has_role = ? AND role = ?", args, &n)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = t.row("INSERT INTO types (event_type, has_role, role) VALUES (?,?,?) RETURNING type_no", args, &n)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if len(t.types) >= maxCached {
+		t.types = map[Type]int64{}
+	}
+	t.types[p] = n
+	return n, nil
+}
+
+func (t *Tx) class(shape []int64, settlement int) (int64, error) {
+	blob := shapeKey(shape)
+	key := string(blob) + string(rune(settlement))
+	if n, ok := t.classes[key]; ok {
+		return n, nil
+	}
+	var n int64
+	err := t.row("SELECT class_no FROM classes WHERE shape = ? AND settlement = ?", []any{blob, settlement}, &n)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = t.row("INSERT INTO classes (shape, settlement) VALUES (?,?) RETURNING class_no", []any{blob, settlement}, &n)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if len(t.classes) >= maxCached {
+		t.classes = map[string]int64{}
+	}
+	t.classes[key] = n
+	return n, nil
+}

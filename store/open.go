@@ -32,23 +32,6 @@ var ErrBusy = errors.New("the index is locked by another process")
 // busyMillis is how long one statement waits for another process's lock.
 const busyMillis = 2500
 
-// The write-ahead log is emptied into the index as it goes, but it begins anew only
-// when nobody reads from it, and somebody may always do. Where it has walLong bytes, a
-// writer therefore waits for the readers of the moment, a little; walKept is what stays
-// of it on disk then. It grows beyond that under a long transaction, or while somebody
-// holds a snapshot.
-const (
-	walLong = 32 << 20
-	walKept = 8 << 20
-)
-
-// For how many milliseconds readers are waited for: when it has to be, and when it can
-// be done later just as well.
-const (
-	walWait  = 100
-	trimWait = 10
-)
-
 // FileName is the name of the index inside a guard directory. The schema is
 // part of it, so two binaries never fight over one file.
 func FileName() string { return fmt.Sprintf("index-v%d.db", migrations.Schema) }
@@ -268,36 +251,6 @@ func (x *Index) Bytes() int64 {
 		}
 	}
 	return n
-}
-
-// shorten lets a write-ahead log that has become long begin anew. Where readers keep it
-// from that, it is tried again when it has grown further. mu is held.
-func (x *Index) shorten() {
-	info, err := os.Lstat(x.path + "-wal")
-	if err == nil && info.Size() < walLong {
-		x.wal = 0 // it began anew by itself
-	}
-	if err != nil || info.Size() < walLong+x.wal {
-		return
-	}
-	if x.wal = 0; !x.tx.checkpoint("RESTART", walWait) {
-		x.wal = info.Size() - walLong + walKept
-	}
-}
-
-// Trim cuts a write-ahead log that is longer than what is kept of it, and tells whether
-// it still is: somebody reads from it. It is for a moment when nothing is written.
-func (x *Index) Trim() (long bool) {
-	is := func() bool {
-		info, err := os.Lstat(x.path + "-wal")
-		return err == nil && info.Size() > walKept
-	}
-	if !is() {
-		return false
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return !x.closed && !x.Moved() && !x.tx.checkpoint("TRUNCATE", trimWait) && is()
 }
 
 // Close checkpoints the write-ahead log away and closes both handles. Whoever comes to

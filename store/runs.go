@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql/driver"
+	"fmt"
 )
 
 // Run is a row of runs. Ids and keys are in sortable form
@@ -80,4 +81,156 @@ func (s *session) oneRun(ctx context.Context, where string, arg any) (*Run, erro
 		return nil, err
 	}
 	return &runs[0], nil
+}
+
+// Run finds a run by its file name; nil when there is none.
+func (t *Tx) Run(file []byte) (*Run, error) {
+	return t.oneRun(context.Background(), "file = ?", file)
+}
+
+// PutRun writes r, which gets its number when it is new.
+func (t *Tx) PutRun(r *Run) error {
+	r.Rev = t.rev
+	stat, err := r.Stat.Value()
+	if err != nil {
+		return err
+	}
+	var fault any
+	if r.EntryFault != nil {
+		fault = *r.EntryFault
+	}
+	args := []any{r.FileKey, r.Key, r.Epoch, stat, r.Covered, r.CRC, r.HeadCRC, r.TailCRC,
+		r.Lines, r.Events, r.Operations, r.Answers, r.Faults, fault, r.Session, r.Torn, int64(boolInt(r.Unverified)), r.Rev}
+	if r.No == 0 {
+		r.was = Totals{}
+	}
+	t.added.add(r.totals(), 1)
+	t.added.add(r.was, -1)
+	r.was = r.totals()
+	if r.No != 0 {
+		return t.put(`UPDATE runs SET file_key=?, run_key=?, epoch=?, stat=?, covered=?, crc=?,
+			head_crc=?, tail_crc=?, lines=?, events=?, operations=?, answers=?, faults=?, entry_fault=?, session=?, torn=?, unverified=?, rev=? WHERE run_no=?`,
+			append(args, r.No)...)
+	}
+	res, err := t.exec(`INSERT INTO runs (file_key, run_key, epoch, stat, covered, crc, head_crc, tail_crc,
+		lines, events, operations, answers, faults, entry_fault, session, torn, unverified, rev, file) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+		append(args, r.File)...)
+	if err == nil {
+		r.No, err = res.LastInsertId()
+	}
+	if err == nil {
+		err = t.markTwins(r.Key)
+	}
+	if err != nil || t.deferred != nil {
+		return err
+	}
+	// A number that rows still stand under was taken from a run that somebody
+	// else removed: such an index cannot be trusted in anything.
+	var left int
+	if err := t.row("SELECT EXISTS (SELECT 1 FROM operations WHERE run_no = ?)", []any{r.No}, &left); err != nil {
+		return err
+	}
+	if left != 0 {
+		return fmt.Errorf("%w: it holds operations of no run", ErrUnusable)
+	}
+	return nil
+}
+
+// markTwins marks the runs of one id where there are several: none of them can
+// be addressed.
+func (t *Tx) markTwins(key []byte) error {
+	_, err := t.exec(`UPDATE runs SET twin = 1 - twin, rev = ?2 WHERE run_key = ?1
+		AND twin <> (SELECT count(*) > 1 FROM runs r WHERE r.run_key = ?1)`, key, t.rev)
+	return err
+}
+
+// RunByNumber finds a run by its row number; nil when there is none.
+func (t *Tx) RunByNumber(no int64) (*Run, error) {
+	return t.oneRun(context.Background(), "run_no = ?", no)
+}
+
+// ClearRun removes everything known of a run but the run itself.
+func (t *Tx) ClearRun(run int64) error {
+	if err := t.uncount(run); err != nil {
+		return err
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	const members = "(SELECT op_no FROM operations WHERE run_no = ?1 UNION ALL SELECT -stray_no FROM strays WHERE run_no = ?1)"
+	for _, q := range []string{
+		"DELETE FROM links WHERE op_no IN " + members,
+		"DELETE FROM links WHERE other IN " + members,
+		"DELETE FROM transactions WHERE op_no IN " + members,
+		"DELETE FROM candidates WHERE run_no = ?1",
+		"DELETE FROM answers WHERE op_no IN " + members,
+		"DELETE FROM payments WHERE op_no IN " + members,
+		"DELETE FROM strays WHERE run_no = ?1",
+		"DELETE FROM faults WHERE run_no = ?1",
+	} {
+		if _, err := t.exec(q, run); err != nil {
+			return err
+		}
+	}
+	if err := t.clearNames(run); err != nil {
+		return err
+	}
+	_, err := t.exec("DELETE FROM operations WHERE run_no = ?", run)
+	return err
+}
+
+// clearNames removes the name rows of a run's operations one by one: the table
+// is keyed by name, and a scan of it would cost the size of the whole index.
+func (t *Tx) clearNames(run int64) error {
+	type row struct {
+		No    int64  `db:"op_no"`
+		Class int64  `db:"class"`
+		Last  []byte `db:"last_key"`
+		Names int64  `db:"names"`
+	}
+	var after int64
+	for {
+		var rows []row
+		if err := t.sel(context.Background(), &rows,
+			"SELECT op_no, class, last_key, names FROM operations WHERE run_no = ? AND op_no > ? ORDER BY op_no LIMIT 1000", run, after); err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			return nil
+		}
+		for _, r := range rows {
+			if err := t.removeNames(r.No, r.Names, r.Class, r.Last); err != nil {
+				return err
+			}
+			after = r.No
+		}
+	}
+}
+
+// DropRun removes a run.
+func (t *Tx) DropRun(run int64) error {
+	if err := t.ClearRun(run); err != nil {
+		return err
+	}
+	var key []byte
+	before := Totals{Runs: 1}
+	if err := t.row("DELETE FROM runs WHERE run_no = ? RETURNING run_key, operations, events, faults, covered", []any{run},
+		&key, &before.Operations, &before.Events, &before.Faults, &before.Bytes); err != nil {
+		return err
+	}
+	t.added.add(before, -1)
+	t.gone = t.rev
+	return t.markTwins(key)
+}
+
+// PutFault keeps one fault of a run.
+func (t *Tx) PutFault(run int64, f Fault) error {
+	_, err := t.exec("INSERT OR REPLACE INTO faults (run_no, line, offset, reason) VALUES (?,?,?,?)", run, f.Line, f.Offset, f.Reason)
+	return err
+}
+
+// DropNewestFault makes room for a newer one.
+func (t *Tx) DropNewestFault(run int64) error {
+	_, err := t.exec("DELETE FROM faults WHERE run_no = ?1 AND line = (SELECT max(line) FROM faults WHERE run_no = ?1)", run)
+	return err
 }
