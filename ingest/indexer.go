@@ -504,7 +504,11 @@ func (x *Indexer) over(ctx context.Context, get func(ctx context.Context, try in
 			return fn(v)
 		})
 		switch {
-		case err == nil || ctx.Err() != nil || try == attempts:
+		case err == nil || ctx.Err() != nil:
+			return err
+		case try == attempts && errors.Is(err, errRefilled):
+			return errcode.Wrap(err, errcode.Index, "ask again when the index is no longer being filled", "read the index")
+		case try == attempts:
 			return err
 		case errors.Is(err, store.ErrUnusable), errors.Is(err, store.ErrBusy):
 			x.retire(on.ix, err)
