@@ -32,7 +32,7 @@ type State struct {
 
 	holds    *btree.Map[int64, *HoldState] // not ended by a line; by line
 	holdIDs  *btree.Map[string, int64]
-	consumed *btree.Map[string, int32] // by digest of the reference
+	consumed *btree.Map[string, int64] // by digest of the reference
 
 	receipts *btree.Map[string, *ReceiptState] // that were issued; by id
 	burnt    *btree.Map[string, struct{}]      // ids of receipts that are used up, of others' too
@@ -61,7 +61,7 @@ func newState() *State {
 	return &State{
 		reviews: &btree.Map[string, *ReviewState]{}, opened: &btree.Map[int64, *ReviewState]{},
 		live: &btree.Map[string, *ReviewState]{}, rejected: &btree.Map[int64, *ReviewState]{},
-		holds: &btree.Map[int64, *HoldState]{}, holdIDs: &btree.Map[string, int64]{}, consumed: &btree.Map[string, int32]{},
+		holds: &btree.Map[int64, *HoldState]{}, holdIDs: &btree.Map[string, int64]{}, consumed: &btree.Map[string, int64]{},
 		receipts: &btree.Map[string, *ReceiptState]{}, burnt: &btree.Map[string, struct{}]{}, spends: &btree.Map[string, *ReceiptState]{},
 		frozen: &btree.Map[string, *frozenState]{}, resolved: &btree.Map[string, *Resolved]{},
 		seen: &btree.Map[string, Covered]{}, rewrites: &btree.Map[string, []*RewrittenState]{},
