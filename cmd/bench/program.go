@@ -18,25 +18,25 @@ import (
 // in a process of its own.
 
 // program builds it and gives its path. skipped is why it cannot be built here.
-func program(ctx context.Context, t task) (path, skipped string, err error) {
+func program(ctx context.Context, t task) (path, skipped string) {
 	compiler, err := exec.LookPath("go")
 	if err != nil {
-		return "", "go is not installed", nil
+		return "", "go is not installed"
 	}
 	path = filepath.Join(t.Scratch, "settlewatch")
 	cmd := exec.CommandContext(ctx, compiler, "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "github.com/settlewatch/settlewatch/cmd/settlewatch")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Sprintf("the program cannot be built from here: %.200s", out), nil
+		return "", fmt.Sprintf("the program cannot be built from here: %.200s", out)
 	}
-	return path, "", nil
+	return path, ""
 }
 
 // binary is the size of the program.
 func binary(ctx context.Context, t task) (sample, error) {
-	path, skipped, err := program(ctx, t)
-	if err != nil || skipped != "" {
-		return sample{Skipped: skipped}, err
+	path, skipped := program(ctx, t)
+	if skipped != "" {
+		return sample{Skipped: skipped}, nil
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -47,9 +47,9 @@ func binary(ctx context.Context, t task) (sample, error) {
 
 // spawn times starts of the program up to its first answer to tools/list.
 func spawn(ctx context.Context, t task) (sample, error) {
-	path, skipped, err := program(ctx, t)
-	if err != nil || skipped != "" {
-		return sample{Skipped: skipped}, err
+	path, skipped := program(ctx, t)
+	if skipped != "" {
+		return sample{Skipped: skipped}, nil
 	}
 	var took []float64
 	for range 22 {
@@ -58,7 +58,7 @@ func spawn(ctx context.Context, t task) (sample, error) {
 		if err != nil {
 			return sample{}, err
 		}
-		_, err = s.call(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+		err = s.call(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 		took = append(took, time.Since(begin).Seconds())
 		if err = errors.Join(err, s.stop()); err != nil {
 			return sample{}, err
@@ -71,15 +71,15 @@ func spawn(ctx context.Context, t task) (sample, error) {
 
 // resident is the memory of the program a while after it has answered a question.
 func resident(ctx context.Context, t task) (sample, error) {
-	path, skipped, err := program(ctx, t)
-	if err != nil || skipped != "" {
-		return sample{Skipped: skipped}, err
+	path, skipped := program(ctx, t)
+	if skipped != "" {
+		return sample{Skipped: skipped}, nil
 	}
 	s, err := startServer(ctx, path, t)
 	if err != nil {
 		return sample{}, err
 	}
-	_, err = s.call(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_operations","arguments":{}}}`)
+	err = s.call(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_operations","arguments":{}}}`)
 	if err == nil {
 		time.Sleep(time.Duration(t.Seconds * float64(time.Second)))
 	}
@@ -110,22 +110,22 @@ func startServer(ctx context.Context, path string, t task) (*server, error) {
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
-	if _, err := s.call(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`); err != nil {
+	if err := s.call(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`); err != nil {
 		return nil, errors.Join(err, s.stop())
 	}
 	return s, nil
 }
 
 // call sends a message and waits for its answer.
-func (s *server) call(message string) (string, error) {
+func (s *server) call(message string) error {
 	if _, err := io.WriteString(s.in, message+"\n"); err != nil {
-		return "", err
+		return err
 	}
 	answer, err := s.answers.ReadString('\n')
 	if err == nil && !strings.Contains(answer, `"result"`) {
 		err = fmt.Errorf("the server answers with %.200s", answer)
 	}
-	return answer, err
+	return err
 }
 
 func (s *server) stop() error {
