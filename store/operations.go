@@ -58,12 +58,36 @@ func (t *Tx) stored(where string, args ...any) (*Stored, error) {
 
 // Operation finds an operation of a run by its key; nil when there is none.
 func (t *Tx) Operation(run int64, key []byte) (*Stored, error) {
-	for _, b := range []*rowBuffer{&t.newOps, &t.newPayments} {
-		if err := t.drain(b); err != nil {
+	if t.buffered(run, keyHash(key)) {
+		if err := t.drain(&t.newOps); err != nil {
 			return nil, err
 		}
 	}
-	return t.stored("o.run_no = ? AND o.key_hash = ? AND o.op_key = ?", run, keyHash(key), packKey(key))
+	find := func() (*Stored, error) {
+		return t.stored("o.run_no = ? AND o.key_hash = ? AND o.op_key = ?", run, keyHash(key), packKey(key))
+	}
+	s, err := find()
+	if s == nil || err != nil || len(t.newPayments.args) == 0 || s.No < t.newPayments.owner {
+		return s, err
+	}
+	// It may have payments that are not counted yet.
+	if err := t.drain(&t.newPayments); err != nil {
+		return nil, err
+	}
+	return find()
+}
+
+// buffered tells whether an operation with that hash may be among those still to be
+// written. Most that are looked up are new, and writing the others one by one for each
+// would undo the batching.
+func (t *Tx) buffered(run int64, hash int32) bool {
+	const runAt, hashAt = 1, 3 // in a row of newOps
+	for row := t.newOps.args; len(row) > 0; row = row[t.newOps.cols:] {
+		if row[runAt].Value == run && row[hashAt].Value == int64(hash) {
+			return true
+		}
+	}
+	return false
 }
 
 // OperationByNumber finds an operation by its row number.
