@@ -165,20 +165,12 @@ func (t *Tx) addCounts(c *counter, changes map[countKey]int64) error {
 		return err
 	}
 	if slices.ContainsFunc(keys, func(k countKey) bool { return changes[k] < 0 }) {
-		if err := t.bulk(c.prune, nil); err != nil {
+		if err := t.put(c.prune); err != nil {
 			return err
 		}
 	}
 	clear(changes)
 	return nil
-}
-
-func values(ints ...int64) []driver.NamedValue {
-	out := make([]driver.NamedValue, len(ints))
-	for i, n := range ints {
-		out[i] = driver.NamedValue{Ordinal: i + 1, Value: n}
-	}
-	return out
 }
 
 // uncount takes a run that is about to be cleared out of the counts.
@@ -276,7 +268,7 @@ func (t *Tx) findSet(numbers []int64) (int64, error) {
 			return 0, err
 		}
 		for _, name := range numbers {
-			if err := t.bulk("INSERT INTO name_set_names (name, set_no) VALUES (?, ?)", values(name, n)); err != nil {
+			if err := t.put("INSERT INTO name_set_names (name, set_no) VALUES (?, ?)", name, n); err != nil {
 				return 0, err
 			}
 		}

@@ -118,14 +118,7 @@ type OpenOperation struct {
 func (v *View) OpenOf(names, classes []int64, atMost int) iter.Seq2[OpenOperation, error] {
 	return func(yield func(OpenOperation, error) bool) {
 		runs := map[int64][]byte{}
-		give := func(found []OpenOperation, whole bool, err error) bool {
-			if err == nil && !whole {
-				err = v.complete(found, runs)
-			}
-			if err != nil {
-				yield(OpenOperation{}, err)
-				return false
-			}
+		give := func(found []OpenOperation) bool {
 			slices.SortFunc(found, func(a, b OpenOperation) int { return a.Compare(b.Position) })
 			for _, o := range found {
 				if !yield(o, nil) {
@@ -136,7 +129,11 @@ func (v *View) OpenOf(names, classes []int64, atMost int) iter.Seq2[OpenOperatio
 		}
 		if names != nil && atMost > 0 && atMost <= fewOpen {
 			found, err := v.openFew(names, classes)
-			give(found, true, err)
+			if err != nil {
+				yield(OpenOperation{}, err)
+				return
+			}
+			give(found)
 			return
 		}
 		below := []byte{0xff} // no time begins so
@@ -144,7 +141,7 @@ func (v *View) OpenOf(names, classes []int64, atMost int) iter.Seq2[OpenOperatio
 			var found []OpenOperation
 			var err error
 			if found, below, more, err = v.openRound(names, classes, below, n); err != nil {
-				give(nil, true, err)
+				yield(OpenOperation{}, err)
 				return
 			}
 			found = eachOnce(found)
@@ -156,7 +153,11 @@ func (v *View) OpenOf(names, classes []int64, atMost int) iter.Seq2[OpenOperatio
 				for some < len(found) && bytes.Equal(found[some].Last, found[some-1].Last) {
 					some++
 				}
-				if !give(found[:some], false, nil) {
+				if err := v.complete(found[:some], runs); err != nil {
+					yield(OpenOperation{}, err)
+					return
+				}
+				if !give(found[:some]) {
 					return
 				}
 				found = found[some:]

@@ -292,7 +292,7 @@ func (t *Tx) putDependents(no, run int64, now, had *dependents) error {
 		}
 		had = &dependents{payments: rows}
 		for _, q := range []string{deleteAnswers, deleteCandidates, deleteHashes} {
-			if err := t.bulk(q, values(no)); err != nil {
+			if err := t.put(q, no); err != nil {
 				return err
 			}
 		}
@@ -317,7 +317,7 @@ func (t *Tx) putDependents(no, run int64, now, had *dependents) error {
 			return err
 		}
 		for _, c := range now.candidates {
-			if err := t.bulk("INSERT INTO candidates (run_no, claim_until, op_no, n) VALUES (?,?,?,?)", values(run, c.Until, no, int64(c.N))); err != nil {
+			if err := t.put("INSERT INTO candidates (run_no, claim_until, op_no, n) VALUES (?,?,?,?)", run, c.Until, no, int64(c.N)); err != nil {
 				return err
 			}
 		}
@@ -349,7 +349,7 @@ func (t *Tx) deleteSome(query string, no int64, some int) error {
 	if some == 0 {
 		return nil
 	}
-	return t.bulk(query, values(no))
+	return t.put(query, no)
 }
 
 // RunOf gives the number of the run of an operation or stray, 0 when there is

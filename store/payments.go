@@ -118,7 +118,7 @@ func (t *Tx) putPayments(op int64, now, had []payment) error {
 		if slices.EqualFunc(had, now, func(a, b payment) bool { return a.fixed() == b.fixed() }) {
 			return t.updatePayments(op, now, had)
 		}
-		if err := t.bulk(deletePayments, values(op)); err != nil {
+		if err := t.put(deletePayments, op); err != nil {
 			return err
 		}
 	}
@@ -142,13 +142,12 @@ func (t *Tx) updatePayments(op int64, now, had []payment) error {
 		if *p == had[i] {
 			continue
 		}
-		args := values(0, 0, p.status, p.flags, op, int64(i))
-		args[0].Value, args[1].Value = stored(p.amount), stored(p.settled)
-		if err := t.bulk("UPDATE payments SET amount = ?, settled = ?, status = ?, flags = ? WHERE op_no = ? AND i = ?", args); err != nil {
+		if err := t.put("UPDATE payments SET amount = ?, settled = ?, status = ?, flags = ? WHERE op_no = ? AND i = ?",
+			stored(p.amount), stored(p.settled), p.status, p.flags, op, int64(i)); err != nil {
 			return err
 		}
 		if p.priced() != had[i].priced() {
-			if err := t.bulk("UPDATE payments SET priced = ? WHERE op_no = ? AND i = ?", values(int64(boolInt(p.priced())), op, int64(i))); err != nil {
+			if err := t.put("UPDATE payments SET priced = ? WHERE op_no = ? AND i = ?", int64(boolInt(p.priced())), op, int64(i)); err != nil {
 				return err
 			}
 		}

@@ -232,7 +232,7 @@ func (t *Tx) addSlot(at slotKey, sums *slotSums) error {
 		return fmt.Errorf("%w: a slot has less than no payments", ErrUnusable)
 	}
 	if sums.isZero() {
-		return t.bulk("DELETE FROM slots WHERE size = ? AND slot = ? AND asset = ?", values(at.size, at.slot, at.asset))
+		return t.put("DELETE FROM slots WHERE size = ? AND slot = ? AND asset = ?", at.size, at.slot, at.asset)
 	}
 	return t.add(&t.newSlots, 0, at.size, at.slot, at.asset, sums.text())
 }

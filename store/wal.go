@@ -26,31 +26,36 @@ const (
 // shorten lets a write-ahead log that has become long begin anew. Where readers keep it
 // from that, it is tried again when it has grown further. mu is held.
 func (x *Index) shorten() {
-	info, err := os.Lstat(x.path + "-wal")
-	if err == nil && info.Size() < walLong {
+	n := x.walBytes()
+	if n < walLong {
 		x.wal = 0 // it began anew by itself
 	}
-	if err != nil || info.Size() < walLong+x.wal {
+	if n < walLong+x.wal {
 		return
 	}
 	if x.wal = 0; !x.tx.checkpoint("RESTART", walWait) {
-		x.wal = info.Size() - walLong + walKept
+		x.wal = n - walLong + walKept
 	}
+}
+
+// walBytes is how long the write-ahead log is; one that is not there has none.
+func (x *Index) walBytes() int64 {
+	info, err := os.Lstat(x.path + "-wal")
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }
 
 // Trim cuts a write-ahead log that is longer than what is kept of it, and tells whether
 // it still is: somebody reads from it. It is for a moment when nothing is written.
 func (x *Index) Trim() (long bool) {
-	is := func() bool {
-		info, err := os.Lstat(x.path + "-wal")
-		return err == nil && info.Size() > walKept
-	}
-	if !is() {
+	if x.walBytes() <= walKept {
 		return false
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return !x.closed && !x.Moved() && !x.tx.checkpoint("TRUNCATE", trimWait) && is()
+	return !x.closed && !x.Moved() && !x.tx.checkpoint("TRUNCATE", trimWait) && x.walBytes() > walKept
 }
 
 // checkpoint empties the write-ahead log, waiting so many milliseconds for who reads
