@@ -194,23 +194,13 @@ func overStdio(ctx context.Context, t task, chosen func(*guard.Guard) mcp.Guard)
 			err := mcp.ServeStdio(ctx, x, mcp.Options{Version: "bench", Guard: chosen(g)}, inR, outW)
 			_ = outW.CloseWithError(errors.Join(err, io.EOF))
 		}()
-		answers := bufio.NewReaderSize(outR, 1<<20)
-		call := func(message string) error {
-			if _, err := io.WriteString(inW, message+"\n"); err != nil {
-				return err
-			}
-			answer, err := answers.ReadSlice('\n')
-			if err == nil && !strings.Contains(string(answer), `"result"`) {
-				err = fmt.Errorf("answered with %.200s", answer)
-			}
-			return err
-		}
-		if err := call(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`); err != nil {
+		c := client{inW, bufio.NewReaderSize(outR, 1<<20)}
+		if err := c.initialize(); err != nil {
 			return nil, err
 		}
 		r := rand.New(rand.NewPCG(t.Seed, 3))
 		return func(i int) error {
-			return call(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"check_before_pay","arguments":{"counterparty":%q,"amount":"0.02"}}}`,
+			return c.call(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"check_before_pay","arguments":{"counterparty":%q,"amount":"0.02"}}}`,
 				i+1, all[r.IntN(len(all))]))
 		}, nil
 	})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -87,45 +87,54 @@ func resident(ctx context.Context, t task) (sample, error) {
 	return sample{RSS: rss}, errors.Join(err, s.stop())
 }
 
-// server is the program, serving on stdio.
-type server struct {
-	cmd     *exec.Cmd
+// client talks to a server over its standard input and output.
+type client struct {
 	in      io.WriteCloser
 	answers *bufio.Reader
+}
+
+func (c client) initialize() error {
+	return c.call(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`)
+}
+
+// call sends a message and waits for its answer.
+func (c client) call(message string) error {
+	if _, err := io.WriteString(c.in, message+"\n"); err != nil {
+		return err
+	}
+	answer, err := c.answers.ReadSlice('\n')
+	if err == nil && !bytes.Contains(answer, []byte(`"result"`)) {
+		err = fmt.Errorf("the server answers with %.200s", answer)
+	}
+	return err
+}
+
+// server is the program, serving on stdio.
+type server struct {
+	client
+	cmd *exec.Cmd
 }
 
 // startServer starts the program over the root and index of the task, and says
 // initialize.
 func startServer(ctx context.Context, path string, t task) (*server, error) {
-	s := &server{cmd: exec.CommandContext(ctx, path, "serve", "--dir", t.Root, "--guard-dir", t.Guard, "--toolset", "trace")}
-	var err error
-	if s.in, err = s.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := s.cmd.StdoutPipe()
+	cmd := exec.CommandContext(ctx, path, "serve", "--dir", t.Root, "--guard-dir", t.Guard, "--toolset", "trace")
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	s.answers = bufio.NewReaderSize(out, 1<<20)
-	if err := s.cmd.Start(); err != nil {
+	out, err := cmd.StdoutPipe()
+	if err != nil {
 		return nil, err
 	}
-	if err := s.call(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`); err != nil {
+	s := &server{client{in, bufio.NewReaderSize(out, 1<<20)}, cmd}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	if err := s.initialize(); err != nil {
 		return nil, errors.Join(err, s.stop())
 	}
 	return s, nil
-}
-
-// call sends a message and waits for its answer.
-func (s *server) call(message string) error {
-	if _, err := io.WriteString(s.in, message+"\n"); err != nil {
-		return err
-	}
-	answer, err := s.answers.ReadString('\n')
-	if err == nil && !strings.Contains(answer, `"result"`) {
-		err = fmt.Errorf("the server answers with %.200s", answer)
-	}
-	return err
 }
 
 func (s *server) stop() error {

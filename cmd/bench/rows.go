@@ -216,16 +216,7 @@ var groups = []group{
 		{name: "receipt-p99", what: "a receipt, 99th of 100, Sync included", item: probe{work: "receipt", on: million, warm: true}, metric: tail99, goal: atMost(1e-3)},
 		{name: "sync", what: "Sync when nothing changed, root watched", item: probe{work: "newest", on: million, warm: true}, metric: metric{func(s sample) float64 { return s.Barrier }, showSeconds}},
 	}},
-	{times: 1, small: true, rows: []row{
-		{name: "verdict", what: "a verdict, a typical counterparty, vs SELECT 1", item: probe{work: "verdict", on: million, warm: true}, ref: probe{work: "select-1"}, metric: inside, refMetric: call, now: atMost(20)},
-		{name: "verdict-growth", what: "the same: ten times the events, vs one", item: probe{work: "verdict", on: million, warm: true}, ref: probe{work: "verdict", on: small, warm: true}, metric: inside, now: atMost(1.5)},
-		{name: "verdict-reread", what: "reading every run file again, every line decoded, vs a whole check", item: probe{work: "reread", on: million}, ref: probe{work: "verdict", on: million, warm: true}, metric: wall, refMetric: net},
-		{name: "hottest-reread", what: "the same, vs a check of the busiest counterparty", item: probe{work: "reread", on: million}, ref: probe{work: "verdict-hottest", on: million, warm: true}, metric: wall, refMetric: net},
-		{name: "check", what: "a whole check, its Sync aside", item: probe{work: "verdict", on: million, warm: true}, metric: net},
-		{name: "verdict-hottest", what: "a verdict, the busiest counterparty, vs SELECT 1", item: probe{work: "verdict-hottest", on: million, warm: true}, ref: probe{work: "select-1"}, metric: inside, refMetric: call},
-		{name: "verdict-stdio", what: "a check over stdio, beyond a bare tool call", item: probe{work: "stdio-check", on: million, warm: true}, ref: probe{work: "stdio-bare", on: million, warm: true}, metric: call, difference: true, now: atMost(1e-3)},
-		{name: "verdict-logged", what: "an allow that is written down, vs a bare append and fsync", item: probe{work: "verdict-logged", on: million, warm: true}, ref: probe{work: "append"}, metric: net, refMetric: call},
-	}},
+	{times: 1, small: true, rows: verdicts(million, small, bound{})},
 	{times: 1, small: true, rows: []row{
 		{name: "page-overview", what: "the overview of the pages, 99th of 100, Sync included", item: probe{work: "page-overview", on: million, warm: true}, metric: tail99, now: atMost(50e-3)},
 		{name: "page-reviews", what: "ten of 200 reviews", item: probe{work: "page-reviews", on: million, warm: true}, metric: tail99, now: atMost(50e-3)},
@@ -243,16 +234,7 @@ var groups = []group{
 		{name: "receipt-p99", what: "a receipt, 99th of 100, Sync included", item: probe{work: "receipt", on: large, warm: true}, metric: tail99, goal: atMost(1e-3)},
 		{name: "first", what: "first list of a new process, nothing changed", item: probe{work: "start", on: large, warm: true}, metric: wall, goal: atMost(20e-3)},
 	}},
-	{times: 1, large: true, rows: []row{
-		{name: "verdict", what: "a verdict, a typical counterparty, vs SELECT 1", item: probe{work: "verdict", on: large, warm: true}, ref: probe{work: "select-1"}, metric: inside, refMetric: call, now: atMost(20)},
-		{name: "verdict-growth", what: "the same: ten times the events, vs one", item: probe{work: "verdict", on: large, warm: true}, ref: probe{work: "verdict", on: million, warm: true}, metric: inside, now: atMost(1.5)},
-		{name: "verdict-reread", what: "reading every run file again, every line decoded, vs a whole check", item: probe{work: "reread", on: large}, ref: probe{work: "verdict", on: large, warm: true}, metric: wall, refMetric: net, now: atLeast(10_000)},
-		{name: "hottest-reread", what: "the same, vs a check of the busiest counterparty", item: probe{work: "reread", on: large}, ref: probe{work: "verdict-hottest", on: large, warm: true}, metric: wall, refMetric: net},
-		{name: "check", what: "a whole check, its Sync aside", item: probe{work: "verdict", on: large, warm: true}, metric: net},
-		{name: "verdict-hottest", what: "a verdict, the busiest counterparty, vs SELECT 1", item: probe{work: "verdict-hottest", on: large, warm: true}, ref: probe{work: "select-1"}, metric: inside, refMetric: call},
-		{name: "verdict-stdio", what: "a check over stdio, beyond a bare tool call", item: probe{work: "stdio-check", on: large, warm: true}, ref: probe{work: "stdio-bare", on: large, warm: true}, metric: call, difference: true, now: atMost(1e-3)},
-		{name: "verdict-logged", what: "an allow that is written down, vs a bare append and fsync", item: probe{work: "verdict-logged", on: large, warm: true}, ref: probe{work: "append"}, metric: net, refMetric: call},
-	}},
+	{times: 1, large: true, rows: verdicts(large, million, atLeast(10_000))},
 	{times: 1, large: true, rows: []row{
 		{name: "cold-large", what: "cold reindex, vs read(2) of the same bytes", item: probe{work: "cold", on: large}, ref: probe{work: "read", on: large}, metric: wall, goal: atMost(9)},
 		{name: "rss-large", what: "peak memory of it", item: probe{work: "cold", on: large}, metric: memory, now: atMost(300)},
@@ -283,6 +265,21 @@ var groups = []group{
 	{once: true, rows: []row{
 		{name: "idle", what: "processor time while nothing happens", item: probe{work: "idle", on: many, warm: true}, metric: busy, now: atMost(0.02)},
 	}},
+}
+
+// verdicts are the rows of the guard on a set; tenth has a tenth of its events, and
+// reread is what re-reading the history has to cost more.
+func verdicts(on, tenth size, reread bound) []row {
+	return []row{
+		{name: "verdict", what: "a verdict, a typical counterparty, vs SELECT 1", item: probe{work: "verdict", on: on, warm: true}, ref: probe{work: "select-1"}, metric: inside, refMetric: call, now: atMost(20)},
+		{name: "verdict-growth", what: "the same: ten times the events, vs one", item: probe{work: "verdict", on: on, warm: true}, ref: probe{work: "verdict", on: tenth, warm: true}, metric: inside, now: atMost(1.5)},
+		{name: "verdict-reread", what: "reading every run file again, every line decoded, vs a whole check", item: probe{work: "reread", on: on}, ref: probe{work: "verdict", on: on, warm: true}, metric: wall, refMetric: net, now: reread},
+		{name: "hottest-reread", what: "the same, vs a check of the busiest counterparty", item: probe{work: "reread", on: on}, ref: probe{work: "verdict-hottest", on: on, warm: true}, metric: wall, refMetric: net},
+		{name: "check", what: "a whole check, its Sync aside", item: probe{work: "verdict", on: on, warm: true}, metric: net},
+		{name: "verdict-hottest", what: "a verdict, the busiest counterparty, vs SELECT 1", item: probe{work: "verdict-hottest", on: on, warm: true}, ref: probe{work: "select-1"}, metric: inside, refMetric: call},
+		{name: "verdict-stdio", what: "a check over stdio, beyond a bare tool call", item: probe{work: "stdio-check", on: on, warm: true}, ref: probe{work: "stdio-bare", on: on, warm: true}, metric: call, difference: true, now: atMost(1e-3)},
+		{name: "verdict-logged", what: "an allow that is written down, vs a bare append and fsync", item: probe{work: "verdict-logged", on: on, warm: true}, ref: probe{work: "append"}, metric: net, refMetric: call},
+	}
 }
 
 // works is everything a child can be told to do.
