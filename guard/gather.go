@@ -36,10 +36,12 @@ type gathering struct {
 	resolved  bool     // a person has resolved some operation
 	refs      map[int64]decision.Ref
 	stated    map[int64]bool // operations whose stated amount has been counted
+	closed    []int64        // operations that a person has resolved; nil: not looked up yet
+	spendings map[spendingKey]*spending
 }
 
 func (g *Guard) newGathering(v *store.View, s *decision.State, ask *Ask, now time.Time) *gathering {
-	q := &gathering{g: g, v: v, s: s, ask: ask, now: now.UnixMilli(), f: &Facts{}, refs: map[int64]decision.Ref{}}
+	q := &gathering{g: g, v: v, s: s, ask: ask, now: now.UnixMilli(), f: &Facts{}, refs: map[int64]decision.Ref{}, spendings: map[spendingKey]*spending{}}
 	for range s.Resolutions() {
 		q.resolved = true
 		break
@@ -307,36 +309,91 @@ func (q *gathering) windows() error {
 			longest = max(longest, p.Limits[i].WindowHours)
 		}
 	}
-	paid, err := q.paid(longest)
-	if err != nil {
-		return err
-	}
 	own := func(in *decision.Intent) bool { return shares(p.Expand(in.Names...), q.ask.Names) }
 	if capped {
-		q.f.Window = q.window(paid, q.asset, limit.WindowHours, func(*weighed) bool { return true })
+		spent, err := q.spending(spendingKey{"counterparty", limit.WindowHours}, q.names)
+		if err != nil {
+			return err
+		}
+		q.f.Window = q.window(spent, q.asset, limit.WindowHours)
 		q.held(&q.f.Window, q.ask.Intent.Asset, own)
 		q.f.Window.Applies = true
 	}
-	q.doubts(paid, longest)
+	spent, err := q.spending(spendingKey{"counterparty", longest}, q.names)
+	if err != nil {
+		return err
+	}
+	q.doubts(spent.rows, longest)
 	q.f.Limits = make([]Window, len(p.Limits))
 	for i := range p.Limits {
-		if q.f.Limits[i], err = q.limit(&p.Limits[i], paid, own); err != nil {
+		if q.f.Limits[i], err = q.limit(&p.Limits[i], own); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// paid gives the counterparty's payments inside a window, oldest first.
-func (q *gathering) paid(hours int) ([]weighed, error) {
-	if len(q.names) == 0 || hours == 0 {
-		return nil, nil
+// spending is what was spent in a window: the payments in the asset asked about that
+// count as they stand, as a sum, and the others as they count.
+type spending struct {
+	payments int64
+	amount   string
+	rows     []weighed // oldest first
+}
+
+// spendingKey says whose payments and of how many hours.
+type spendingKey struct {
+	scope string
+	hours int
+}
+
+// spending gives what was spent under names.
+func (q *gathering) spending(k spendingKey, names []int64) (*spending, error) {
+	if s := q.spendings[k]; s != nil {
+		return s, nil
 	}
-	rows, err := q.v.PaymentsOf(q.names, q.since(hours))
-	if err != nil {
-		return nil, err
+	s := &spending{}
+	if len(names) > 0 && k.hours > 0 {
+		closed, err := q.resolvedOperations()
+		if err != nil {
+			return nil, err
+		}
+		found, err := q.v.Spending(names, q.asset, q.since(k.hours), q.now, closed)
+		if err != nil {
+			return nil, err
+		}
+		s.payments, s.amount = found.Payments, found.Amount
+		if s.rows, err = q.weighAll(found.Others); err != nil {
+			return nil, err
+		}
 	}
-	return q.weighAll(rows)
+	q.spendings[k] = s
+	return s, nil
+}
+
+// resolvedOperations are the numbers of the operations that a person has resolved.
+func (q *gathering) resolvedOperations() ([]int64, error) {
+	if !q.resolved || q.closed != nil {
+		return q.closed, nil
+	}
+	q.closed = []int64{}
+	var refs []decision.Ref
+	for r := range q.s.Resolutions() {
+		refs = append(refs, r.Ref)
+	}
+	for chunk := range slices.Chunk(refs, 500) {
+		numbers, err := numbersOf(q.v, chunk)
+		if err != nil {
+			return nil, err
+		}
+		for i, no := range numbers {
+			if no != 0 {
+				q.refs[no] = chunk[i]
+				q.closed = append(q.closed, no)
+			}
+		}
+	}
+	return q.closed, nil
 }
 
 func (q *gathering) weighAll(rows []store.Paid) ([]weighed, error) {
@@ -371,14 +428,20 @@ func (q *gathering) weighAll(rows []store.Paid) ([]weighed, error) {
 	return out, nil
 }
 
-// window sums up some payments of one asset.
-func (q *gathering) window(paid []weighed, asset int64, hours int, belongs func(*weighed) bool) Window {
+// window sums up what was spent in one asset.
+func (q *gathering) window(s *spending, asset int64, hours int) Window {
 	since := q.since(hours)
 	w := Window{Held: "0"}
 	var sum big.Int
-	for i := range paid {
-		p := &paid[i]
-		if !p.inside(since) || !belongs(p) || asset != store.AnyAsset && p.Asset != asset {
+	if asset == q.asset || asset == store.AnyAsset {
+		w.Count = s.payments
+	}
+	if asset == q.asset {
+		add(&sum, s.amount)
+	}
+	for i := range s.rows {
+		p := &s.rows[i]
+		if !p.inside(since) || asset != store.AnyAsset && p.Asset != asset {
 			continue
 		}
 		w.Count++
@@ -477,7 +540,7 @@ func (q *gathering) evidence(e *Evidence, ops []int64) {
 }
 
 // limit counts what one of limits is about (guard contract, section 2).
-func (q *gathering) limit(l *Limit, paid []weighed, own func(*decision.Intent) bool) (Window, error) {
+func (q *gathering) limit(l *Limit, own func(*decision.Intent) bool) (Window, error) {
 	asset := int64(store.AnyAsset)
 	if l.Asset != "" {
 		var err error
@@ -489,7 +552,11 @@ func (q *gathering) limit(l *Limit, paid []weighed, own func(*decision.Intent) b
 	belongs := own
 	switch l.Scope {
 	case "counterparty":
-		w = q.window(paid, asset, l.WindowHours, func(*weighed) bool { return true })
+		spent, err := q.spending(spendingKey{l.Scope, l.WindowHours}, q.names)
+		if err != nil {
+			return Window{}, err
+		}
+		w = q.window(spent, asset, l.WindowHours)
 	case "host":
 		hosts := q.hosts()
 		if len(hosts) == 0 {
@@ -499,7 +566,11 @@ func (q *gathering) limit(l *Limit, paid []weighed, own func(*decision.Intent) b
 		if err != nil {
 			return Window{}, err
 		}
-		w = q.window(paid, asset, l.WindowHours, func(p *weighed) bool { return p.Carries(numbers) })
+		spent, err := q.spending(spendingKey{l.Scope, l.WindowHours}, numbers)
+		if err != nil {
+			return Window{}, err
+		}
+		w = q.window(spent, asset, l.WindowHours)
 		belongs = func(in *decision.Intent) bool { return shares(in.Names, hosts) }
 	case "resource":
 		resource := q.ask.Intent.Resource
@@ -520,7 +591,7 @@ func (q *gathering) limit(l *Limit, paid []weighed, own func(*decision.Intent) b
 				return Window{}, err
 			}
 		}
-		w = q.window(rows, asset, l.WindowHours, func(*weighed) bool { return true })
+		w = q.window(&spending{rows: rows}, asset, l.WindowHours)
 		belongs = func(in *decision.Intent) bool { return in.Resource == resource }
 		for i := range rows {
 			if !rows[i].readable && rows[i].inside(q.since(l.WindowHours)) {
@@ -610,16 +681,12 @@ func (q *gathering) everything(asset, since int64) (Window, error) {
 // correct replaces what the kept sums hold of resolved operations by what they
 // count with.
 func (q *gathering) correct(w *Window, sum *big.Int, asset, since int64) error {
-	var refs []decision.Ref
-	for r := range q.s.Resolutions() {
-		refs = append(refs, r.Ref)
+	closed, err := q.resolvedOperations()
+	if err != nil {
+		return err
 	}
-	for chunk := range slices.Chunk(refs, 500) {
-		numbers, err := numbersOf(q.v, chunk)
-		if err != nil {
-			return err
-		}
-		rows, err := q.v.PaymentsOfOperations(slices.DeleteFunc(numbers, func(no int64) bool { return no == 0 }))
+	for chunk := range slices.Chunk(closed, 500) {
+		rows, err := q.v.PaymentsOfOperations(chunk)
 		if err != nil {
 			return err
 		}

@@ -24,8 +24,8 @@ func complete(op *store.Operation, s, own *payment.Summary) {
 	op.Payments, op.Answers, op.Candidates, op.Hashes = nil, nil, nil, nil
 	for i := range s.Payments {
 		p := &s.Payments[i]
-		row := store.Payment{N: i, Payee: p.Payee, Host: p.Host, Resource: p.Resource, Asset: p.Asset, Network: p.Network,
-			Scheme: p.Scheme, Amount: p.Amount, At: p.AtMS, HasAt: p.AtOK, Status: int(p.Status)}
+		row := store.Payment{N: i, Payee: p.Payee, Host: p.Host, Resource: p.Resource, Asset: p.Asset,
+			Amount: p.Amount, At: p.AtMS, HasAt: p.AtOK}
 		if p.Settled != p.Amount {
 			row.Settled = p.Settled
 		}

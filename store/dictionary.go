@@ -3,6 +3,7 @@ package store
 import (
 	"database/sql"
 	"errors"
+	"hash/crc32"
 	"slices"
 	"sync"
 )
@@ -27,6 +28,11 @@ func (d *dictionary) enter(generation int64) {
 	}
 }
 
+const findWord = "SELECT word_no FROM words WHERE hash = ? AND word = ?"
+
+// wordHash is what words are found by.
+func wordHash(w string) int64 { return int64(int32(crc32.ChecksumIEEE([]byte(w)))) }
+
 // Word gives the number of a dictionary word, 0 when it has none; the empty one never
 // has.
 func (v *View) Word(w string) (int64, error) {
@@ -45,7 +51,7 @@ func (v *View) Word(w string) (int64, error) {
 	if n != 0 {
 		return n, nil
 	}
-	err = v.one("SELECT word_no FROM words WHERE word = ?", []any{w}, &n)
+	err = v.one(findWord, []any{wordHash(w), w}, &n)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil // perhaps the next question finds it
 	}
@@ -146,16 +152,16 @@ func (t *Tx) wordNumber(w string) (any, error) {
 		n := t.newWord
 		t.newWord++
 		t.words[w] = n
-		return n, t.add(&t.newWords, 0, n, w)
+		return n, t.add(&t.newWords, 0, n, w, wordHash(w))
 	}
 	if err := t.drain(&t.newWords); err != nil {
 		return nil, err
 	}
 	t.newWord = 0
 	var n int64
-	err := t.row("SELECT word_no FROM words WHERE word = ?", []any{w}, &n)
+	err := t.row(findWord, []any{wordHash(w), w}, &n)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = t.row("INSERT INTO words (word) VALUES (?) RETURNING word_no", []any{w}, &n)
+		err = t.row("INSERT INTO words (word, hash) VALUES (?,?) RETURNING word_no", []any{w, wordHash(w)}, &n)
 	}
 	if err != nil {
 		return nil, err

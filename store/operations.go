@@ -112,15 +112,7 @@ func (t *Tx) Put(op *Operation, old *Stored) (*Stored, error) {
 	if err != nil {
 		return nil, err
 	}
-	payee, err := t.word(op.Payee)
-	if err != nil {
-		return nil, err
-	}
-	host, err := t.word(op.Host)
-	if err != nil {
-		return nil, err
-	}
-	resource, asset, amount, err := t.shown(op, has)
+	show, err := t.shown(op, has)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +128,7 @@ func (t *Tx) Put(op *Operation, old *Stored) (*Stored, error) {
 		now.No = t.nextOp
 		t.nextOp++
 		if err := t.add(&t.newOps, now.No, now.No, op.Run, packKey(now.Key), int64(keyHash(now.Key)), class, op.Last, t.stamp, op.Events, op.Spans, int64(op.CRC), int64(op.Side),
-			payee, host, resource, asset, amount, op.PendingUntil, text(op.Blind), int64(boolInt(op.NoHook)), names); err != nil {
+			show.payee, show.host, show.resource, show.asset, show.amount, op.PendingUntil, text(op.Blind), int64(boolInt(op.NoHook)), names); err != nil {
 			return nil, err
 		}
 	} else {
@@ -146,12 +138,12 @@ func (t *Tx) Put(op *Operation, old *Stored) (*Stored, error) {
 		}
 		if err := t.put(`UPDATE operations SET class=?, last_key=?, rev=?, events=?, spans=?, crc=?, side=?, payee=?, host=?, resource=?,
 			asset=?, amount=?, pending_until=?, blind=?, no_hook=?, names=? WHERE op_no=?`, class, op.Last, t.stamp, op.Events, op.Spans, int64(op.CRC), int64(op.Side),
-			payee, host, resource, asset, amount, op.PendingUntil, text(op.Blind), int64(boolInt(op.NoHook)), names, now.No); err != nil {
+			show.payee, show.host, show.resource, show.asset, show.amount, op.PendingUntil, text(op.Blind), int64(boolInt(op.NoHook)), names, now.No); err != nil {
 			return nil, err
 		}
 	}
 	op.No = now.No
-	if err := t.putNames(op, now, old); err != nil {
+	if err := t.putNames(now, old); err != nil {
 		return nil, err
 	}
 	had := &dependents{}
@@ -161,50 +153,55 @@ func (t *Tx) Put(op *Operation, old *Stored) (*Stored, error) {
 	return now, t.putDependents(op.No, op.Run, has, had)
 }
 
-// shown is what the row of an operation keeps of what is shown: nothing where its
-// first payment says the same.
-func (t *Tx) shown(op *Operation, has *dependents) (resource, asset, amount any, err error) {
-	if resource, err = t.word(op.Resource); err != nil {
-		return nil, nil, nil, err
-	}
-	if asset, err = t.word(op.Asset); err != nil {
-		return nil, nil, nil, err
-	}
-	amount = stored(op.Amount)
-	if len(has.payments) == 0 {
-		return resource, asset, amount, nil
-	}
-	first := &has.payments[0]
-	if resource = unlessAlready(resource, first.resource); op.Amount == first.amount {
-		amount = nil
-	} else if amount == nil {
-		amount = ""
-	}
-	return resource, unlessAlready(asset, first.asset), amount, nil
-}
+// shown is what the row of an operation keeps of what is shown, as column values:
+// nothing where its first payment says the same.
+type shown struct{ payee, host, resource, asset, amount any }
 
-func unlessAlready(word any, have int64) any {
-	no, _ := word.(int64)
-	if no == have {
-		return nil
+func (t *Tx) shown(op *Operation, has *dependents) (s shown, err error) {
+	none := payment{}
+	first := &none
+	if len(has.payments) > 0 {
+		first = &has.payments[0]
 	}
-	return no
+	for _, w := range [...]struct {
+		to    *any
+		word  string
+		first int64
+	}{{&s.payee, op.Payee, first.payee}, {&s.host, op.Host, first.host}, {&s.resource, op.Resource, first.resource}, {&s.asset, op.Asset, first.asset}} {
+		no, err := t.word(w.word)
+		if err != nil {
+			return s, err
+		}
+		if n, _ := no.(int64); n != w.first {
+			*w.to = n
+		}
+	}
+	switch {
+	case op.Amount == first.amount:
+	case op.Amount == "":
+		s.amount = ""
+	default:
+		s.amount = stored(op.Amount)
+	}
+	return s, nil
 }
 
 // putNames makes the name rows and counts of an operation what they are to be.
-func (t *Tx) putNames(op *Operation, now, old *Stored) error {
+func (t *Tx) putNames(now, old *Stored) error {
 	if old == nil {
 		t.sums.count(now, 1)
 	} else if old.names != now.names || old.Class != now.Class || old.blind != now.blind {
 		t.sums.count(old, -1)
 		t.sums.count(now, 1)
 	}
+	if t.deferred != nil {
+		return nil // Filled makes the rows
+	}
 	if old != nil {
-		// While filling, what is shown now decides which rows Filled makes.
-		if t.deferred == nil && old.names == now.names && old.Class == now.Class && bytes.Equal(old.Last, now.Last) {
+		if old.names == now.names && old.Class == now.Class && bytes.Equal(old.Last, now.Last) {
 			return nil
 		}
-		if t.deferred == nil && old.names == now.names {
+		if old.names == now.names {
 			return t.moveNames(now, old)
 		}
 		if err := t.removeNames(old.No, old.names, old.Class, old.Last); err != nil {
@@ -216,9 +213,6 @@ func (t *Tx) putNames(op *Operation, now, old *Stored) error {
 		return err
 	}
 	for _, n := range names {
-		if t.deferred != nil && t.isShown(op, n) {
-			continue // Filled does it
-		}
 		if err := t.add(&t.newNames, now.No, n, now.Class, now.Last, now.No); err != nil {
 			return err
 		}
@@ -242,11 +236,6 @@ func (t *Tx) moveNames(now, old *Stored) error {
 		}
 	}
 	return nil
-}
-
-// isShown tells whether a name is the payee or host in the row of an operation.
-func (t *Tx) isShown(op *Operation, name int64) bool {
-	return t.words[op.Payee] == name || t.words[op.Host] == name
 }
 
 func (t *Tx) removeNames(no, set, class int64, last []byte) error {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"strings"
 
 	pay "github.com/settlewatch/settlewatch/guard/payment"
 )
@@ -53,19 +54,17 @@ func (p *Paid) at() int64 {
 
 // payment is a row of payments with its words as numbers.
 type payment struct {
-	n                      int64
-	payee, host, resource  int64
-	asset, network, scheme int64
-	amount, settled        string
-	at, status, flags      int64
+	n                            int64
+	payee, host, resource, asset int64
+	amount, settled              string
+	at, flags                    int64
 }
 
-const paymentColumns = "p.n, p.payee, p.host, p.resource, p.asset, p.network, p.scheme, p.amount, p.settled, p.at, p.status, p.flags"
+const paymentColumns = "p.n, p.payee, p.host, p.resource, p.asset, p.amount, p.settled, p.at, p.flags"
 
 func paymentFrom(row []driver.Value) payment {
-	return payment{n: integer(row[0]), payee: integer(row[1]), host: integer(row[2]), resource: integer(row[3]),
-		asset: integer(row[4]), network: integer(row[5]), scheme: integer(row[6]), amount: amountOf(row[7]), settled: amountOf(row[8]),
-		at: integer(row[9]), status: integer(row[10]), flags: integer(row[11])}
+	return payment{n: integer(row[0]), payee: integer(row[1]), host: integer(row[2]), resource: integer(row[3]), asset: integer(row[4]),
+		amount: amountOf(row[5]), settled: amountOf(row[6]), at: integer(row[7]), flags: integer(row[8])}
 }
 
 // paidColumns are the columns of a Paid: what a question about payments asks of each.
@@ -78,21 +77,16 @@ func paidFrom(row []driver.Value) Paid {
 		Amount: amountOf(row[6]), Settled: amountOf(row[7]), At: at, HasAt: at != noTime, Flags: int(integer(row[9]))}
 }
 
-// priced tells whether a settlement was reported and the payment can be summed.
-func (p *payment) priced() bool {
-	return p.flags&pay.FlagPaired != 0 && p.flags&pay.FlagUnreadable == 0
-}
-
 // payment makes a row of a payment.
 func (t *Tx) payment(row *payment, p *Payment) error {
-	*row = payment{n: int64(p.N), amount: p.Amount, settled: p.Settled, at: noTime, status: int64(p.Status), flags: int64(p.Flags)}
+	*row = payment{n: int64(p.N), amount: p.Amount, settled: p.Settled, at: noTime, flags: int64(p.Flags)}
 	if p.HasAt {
 		row.at = p.At
 	}
 	for _, w := range [...]struct {
 		to   *int64
 		word string
-	}{{&row.payee, p.Payee}, {&row.host, p.Host}, {&row.resource, p.Resource}, {&row.asset, p.Asset}, {&row.network, p.Network}, {&row.scheme, p.Scheme}} {
+	}{{&row.payee, p.Payee}, {&row.host, p.Host}, {&row.resource, p.Resource}, {&row.asset, p.Asset}} {
 		no, err := t.word(w.word)
 		if err != nil {
 			return err
@@ -132,7 +126,7 @@ func (t *Tx) putPayments(op int64, now, had []payment) error {
 
 // fixed is what no update changes: all but what updatePayments sets.
 func (p payment) fixed() payment {
-	p.amount, p.settled, p.status, p.flags = "", "", 0, 0
+	p.amount, p.settled, p.flags = "", "", 0
 	return p
 }
 
@@ -142,22 +136,17 @@ func (t *Tx) updatePayments(op int64, now, had []payment) error {
 		if *p == had[i] {
 			continue
 		}
-		if err := t.put("UPDATE payments SET amount = ?, settled = ?, status = ?, flags = ? WHERE op_no = ? AND i = ?",
-			stored(p.amount), stored(p.settled), p.status, p.flags, op, int64(i)); err != nil {
+		if err := t.put("UPDATE payments SET amount = ?, settled = ?, flags = ? WHERE op_no = ? AND i = ?",
+			stored(p.amount), stored(p.settled), p.flags, op, int64(i)); err != nil {
 			return err
-		}
-		if p.priced() != had[i].priced() {
-			if err := t.put("UPDATE payments SET priced = ? WHERE op_no = ? AND i = ?", int64(boolInt(p.priced())), op, int64(i)); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
 }
 
 func (t *Tx) addPayment(op int64, i int, p *payment) error {
-	return t.add(&t.newPayments, op, op, int64(i), p.n, word(p.payee), word(p.host), word(p.resource), p.asset, word(p.network), word(p.scheme),
-		stored(p.amount), stored(p.settled), p.at, p.status, int64(boolInt(p.priced())), p.flags)
+	return t.add(&t.newPayments, op, op, int64(i), p.n, word(p.payee), word(p.host), word(p.resource), p.asset,
+		stored(p.amount), stored(p.settled), p.at, p.flags)
 }
 
 // word is the column value of a word's number.
@@ -250,21 +239,37 @@ func (q *namesQuery) payments(v *View, names []int64, args ...any) ([]Paid, erro
 	return v.payments(q.several, append([]any{list(names)}, args...)...)
 }
 
-// byNames is a query for the payments that count with a name. A payment carries a name
-// as its payee or as its host; of one that does as both, the second is seen in the
-// index alone. when narrows the time, k.at, other what else.
-func byNames(when, other string) namesQuery {
+// placesOf is where the payments are that count with a name: a payment carries a name
+// as its payee or as its host; of one that does as both, the second is seen in the index
+// alone. The texts are those of newNamesQuery, and when what else holds of a row k.
+func placesOf(from, is, isNot, when string) []string {
+	table := from + "payments k INDEXED BY "
+	return []string{
+		table + "payments_by_payee WHERE k.payee " + is + when,
+		table + "payments_by_host WHERE k.host " + is + " AND (k.payee IS NULL OR k.payee " + isNot + ")" + when,
+	}
+}
+
+// rowsAt is a query for paidColumns of the rows k of an index.
+func rowsAt(place string) string {
+	return "SELECT " + paidColumns + " FROM " + strings.Replace(place, " WHERE ", " CROSS JOIN payments p WHERE p.op_no = k.op_no AND p.i = k.i AND ", 1)
+}
+
+// byNames is a query for the payments that count with a name, of which holds what when
+// says of a row k.
+func byNames(when string) namesQuery {
 	return newNamesQuery(func(from, is, isNot string) string {
-		const row = " CROSS JOIN payments p WHERE p.op_no = k.op_no AND p.i = k.i AND "
-		columns := "SELECT " + paidColumns + " FROM " + from + "payments k INDEXED BY "
-		return columns + "payments_by_payee" + row + "k.payee " + is + " AND " + when + other +
-			" UNION ALL " + columns + "payments_by_host" + row + "k.host " + is + " AND (k.payee IS NULL OR k.payee " + isNot + ") AND " + when + other
+		var rows []string
+		for _, place := range placesOf(from, is, isNot, when) {
+			rows = append(rows, rowsAt(place))
+		}
+		return strings.Join(rows, " UNION ALL ")
 	})
 }
 
 var (
-	paymentsOf       = byNames("k.at > ?2", "")
-	matchingPayments = byNames("k.at >= ?2 AND k.at < ?3", " AND p.asset = ?4 AND p.amount = ?5")
+	paymentsOf       = byNames(" AND k.at > ?2")
+	matchingPayments = byNames(" AND k.at >= ?2 AND k.at < ?3 AND k.asset = ?4 AND k.amount = ?5")
 )
 
 // PaymentsOf gives every payment that counts with one of the names and is later than
@@ -535,7 +540,7 @@ func (v *View) leavingOfAll(s Scope, after int64, _ int) ([]Paid, int64, error) 
 	if after == noTime {
 		return nil, noTime, nil
 	}
-	const size = 1 // neither many slots nor many payments in one
+	const size = 0 // neither many slots nor many payments in one
 	var slot int64
 	err := v.one("SELECT slot FROM slots WHERE size = ?1 AND slot >= ?2 AND (?3 = -1 OR asset = ?3) ORDER BY slot LIMIT 1", []any{int64(size), slotOf(after+1, size), s.Asset}, &slot)
 	if errors.Is(err, sql.ErrNoRows) {

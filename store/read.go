@@ -552,7 +552,7 @@ type Detail struct {
 }
 
 const detailColumns = `o.op_no, o.run_no, r.epoch, r.file, r.run_key, r.faults AS run_faults, o.op_key, o.class, c.shape, c.settlement, o.last_key, o.events, o.spans, o.crc,
-	(SELECT word FROM words WHERE word_no = o.payee) AS payee, (SELECT word FROM words WHERE word_no = o.host) AS host,
+	(SELECT word FROM words WHERE word_no = coalesce(o.payee, p.payee)) AS payee, (SELECT word FROM words WHERE word_no = coalesce(o.host, p.host)) AS host,
 	(SELECT word FROM words WHERE word_no = coalesce(o.resource, p.resource)) AS resource, (SELECT word FROM words WHERE word_no = coalesce(o.asset, p.asset)) AS asset,
 	coalesce(o.amount, p.amount) AS amount, o.pending_until, o.blind, coalesce(lr.run_key, sr.run_key) AS link_run,
 	lo.op_key AS link_op, sr.run_key IS NOT NULL AS link_stray, r.torn, r.stat`
@@ -719,20 +719,18 @@ var dumps = []string{
 		(SELECT n.set_no, w.word FROM name_set_names n JOIN words w ON w.word_no = n.name ORDER BY n.set_no, w.word) GROUP BY set_no)
 	SELECT 'operation ' || name(r.file) || ' ' || name(o.op_key) || ' last ' || hex(o.last_key) || ' events ' || o.events ||
 		' crc ' || o.crc || ' side ' || o.side || ' settlement ' || c.settlement || ' pending ' || o.pending_until || ' blind ' || coalesce(o.blind, '') || ' no hook ' || o.no_hook || ' amount ' || coalesce(o.amount, p.amount, '') ||
-		' payee ' || coalesce((SELECT word FROM words WHERE word_no = o.payee), '') || ' host ' || coalesce((SELECT word FROM words WHERE word_no = o.host), '') ||
+		' payee ' || coalesce((SELECT word FROM words WHERE word_no = coalesce(o.payee, p.payee)), '') || ' host ' || coalesce((SELECT word FROM words WHERE word_no = coalesce(o.host, p.host)), '') ||
 		' resource ' || coalesce((SELECT word FROM words WHERE word_no = coalesce(o.resource, p.resource)), '') || ' asset ' || coalesce((SELECT word FROM words WHERE word_no = coalesce(o.asset, p.asset)), '') ||
 		' names ' || coalesce(s.names, '')
 		AS line FROM operations o JOIN runs r USING (run_no) JOIN classes c ON c.class_no = o.class LEFT JOIN payments p ON p.op_no = o.op_no AND p.i = 0
 		LEFT JOIN sets s ON s.set_no = o.names ORDER BY line`,
 	`SELECT 'name ' || w.word || ' of ' || name(r.file) || ' ' || name(o.op_key) || ' agrees ' || (n.class = o.class AND n.last_key = o.last_key) AS line FROM operation_names n JOIN operations o USING (op_no) JOIN runs r USING (run_no) JOIN words w ON w.word_no = n.name ORDER BY line`,
-	`SELECT 'payment ' || coalesce((SELECT name(r.file) || ' ' || name(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = p.op_no), (SELECT name(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -p.op_no), 'nothing') || ' n ' || p.n || ' status ' || p.status || ' priced ' || p.priced || ' flags ' || p.flags ||
+	`SELECT 'payment ' || coalesce((SELECT name(r.file) || ' ' || name(o.op_key) FROM operations o JOIN runs r USING (run_no) WHERE o.op_no = p.op_no), (SELECT name(r.file) || ' stray ' || s.offset || '+' || s.length || ' ' || s.crc FROM strays s JOIN runs r USING (run_no) WHERE s.stray_no = -p.op_no), 'nothing') || ' n ' || p.n || ' flags ' || p.flags ||
 		' at ' || CASE p.at WHEN 9223372036854775807 THEN '' ELSE p.at END || ' amount ' || coalesce(p.amount, '') || ' settled ' || coalesce(p.settled, '') ||
 		' payee ' || coalesce((SELECT word FROM words WHERE word_no = p.payee), '') ||
 		' host ' || coalesce((SELECT word FROM words WHERE word_no = p.host), '') ||
 		' resource ' || coalesce((SELECT word FROM words WHERE word_no = p.resource), '') ||
-		' asset ' || coalesce((SELECT word FROM words WHERE word_no = p.asset), '') ||
-		' network ' || coalesce((SELECT word FROM words WHERE word_no = p.network), '') ||
-		' scheme ' || coalesce((SELECT word FROM words WHERE word_no = p.scheme), '') AS line
+		' asset ' || coalesce((SELECT word FROM words WHERE word_no = p.asset), '') AS line
 		FROM payments p ORDER BY line`,
 	`SELECT 'total runs ' || runs || ' operations ' || operations || ' events ' || events || ' payments ' || payments || ' faults ' || faults || ' bytes ' || bytes AS line FROM meta`,
 	`SELECT 'slot ' || h.slot || ' of size ' || h.size || ' of ' || coalesce((SELECT word FROM words WHERE word_no = h.asset), 'no asset') || ' ' || h.sums AS line FROM slots h ORDER BY line`,

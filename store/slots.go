@@ -13,11 +13,11 @@ import (
 	pay "github.com/settlewatch/settlewatch/guard/payment"
 )
 
-// slotSizes are the lengths of time that payments are summed up by, in milliseconds: two
-// minutes, half an hour, four hours. Each is a multiple of the one before and
-// divides a day, so that a window is some slots of each size and what is left of the
-// smallest, and costs the same however much was paid in it.
-var slotSizes = [...]int64{120_000, 1_800_000, 14_400_000}
+// slotSizes are the lengths of time that payments are summed up by, in milliseconds: ten
+// minutes and four hours. Each is a multiple of the one before and divides a day, so
+// that a window is some slots of each size and what is left of the smallest, and costs
+// hardly more the more was paid in it.
+var slotSizes = [...]int64{600_000, 14_400_000}
 
 // slotOf is the slot of a size that an instant lies in, counted from 1970.
 func slotOf(ms int64, size int) int64 { return floorDiv(ms, slotSizes[size]) }

@@ -127,15 +127,14 @@ type Operation struct {
 	Hashes       []string // transaction hashes a link may need
 }
 
-// Payment is a row of payments. Status is the caller's, Flags are payment.Flag...
+// Payment is a row of payments. Flags are payment.Flag...
 type Payment struct {
-	N                      int
-	Payee, Host, Resource  string
-	Asset, Network, Scheme string
-	Amount, Settled        string
-	At                     int64
-	HasAt                  bool
-	Status, Flags          int
+	N                            int
+	Payee, Host, Resource, Asset string
+	Amount, Settled              string
+	At                           int64
+	HasAt                        bool
+	Flags                        int
 }
 
 // Answer is an answer without a payment in its own operation.

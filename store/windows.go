@@ -5,8 +5,6 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"slices"
-
-	pay "github.com/settlewatch/settlewatch/guard/payment"
 )
 
 // Window sums up the payments of a stretch of time by what a policy may leave out.
@@ -32,8 +30,8 @@ func (w Window) Payments() int64 { return w.Plain.Payments + w.Definite.Payments
 // Window sums up every payment later than `since` (unix milliseconds) in an asset; of
 // AnyAsset it counts. Payments without a readable time are in every window. Beside
 // one asset stand those whose asset is unreadable, which may be in it. It reads kept
-// sums and the payments of less than two minutes, so its cost hardly grows with what is
-// in it.
+// sums and the payments of less than ten minutes inside an index, so its cost hardly
+// grows with what is in it.
 func (v *View) Window(asset, since int64) (w Window, unknown int64, err error) {
 	var of, rest slotSums // in the asset, and in one that cannot be read
 	in := func(its int64) *slotSums {
@@ -42,25 +40,28 @@ func (v *View) Window(asset, since int64) (w Window, unknown int64, err error) {
 		}
 		return &rest
 	}
-	var first [len(slotSizes)]int64
-	for size := range slotSizes {
-		first[size] = slotOf(since, size)
-	}
-	if err := v.scan(v.ctx, slotsAfter, []any{asset, first[0], first[1], first[2]}, func(row []driver.Value) error {
+	first, second := slotOf(since, 0), slotOf(since, 1)
+	if err := v.scan(v.ctx, slotsAfter, []any{asset, first, second}, func(row []driver.Value) error {
 		text, _ := row[1].(string)
 		return in(integer(row[0])).addText(text)
 	}); err != nil {
 		return Window{}, 0, err
 	}
-	if err := v.scan(v.ctx, "SELECT p.asset, p.flags, p.amount, p.settled FROM payments p INDEXED BY payments_by_time WHERE p.at > ?1 AND p.at <= ?2 AND (?3 = -1 OR p.asset IN (?3, 0))",
-		[]any{since, lastOfSlot(first[0], 0), asset}, func(row []driver.Value) error {
-			p := payment{asset: integer(row[0]), flags: integer(row[1]), amount: amountOf(row[2]), settled: amountOf(row[3])}
-			if p.flags&pay.FlagRepeat != 0 {
-				return nil
-			}
-			return in(p.asset)[p.part()].add(&p, 1)
-		}); err != nil {
+	// What is left of the slot that the window begins in.
+	left, err := v.spending(&spentUntil, lastOfSlot(first, 0), since, asset, noTime, nil)
+	if err != nil {
 		return Window{}, 0, err
+	}
+	plain := &of[partOpen]
+	plain.payments += left.Payments
+	if err := plain.amount.add(left.Amount, 1); err != nil {
+		return Window{}, 0, err
+	}
+	for i := range left.Others {
+		p := payment{flags: int64(left.Others[i].Flags), amount: left.Others[i].Amount, settled: left.Others[i].Settled}
+		if err := in(left.Others[i].Asset)[p.part()].add(&p, 1); err != nil {
+			return Window{}, 0, err
+		}
 	}
 	for i := range rest {
 		unknown += rest[i].payments
@@ -89,16 +90,12 @@ func (s *slotSums) window(asset int64) Window {
 	return w
 }
 
-// slotsAfter is a query for the slots behind ?2, one of the smallest size, that make
-// up all the time there is: small ones up to where ?3 ends, those up to where ?4 ends,
-// and large ones from there on.
+// slotsAfter is a query for the slots behind ?2, one of the smaller size, that make up
+// all the time there is: small ones up to where ?3 ends, and large ones from there on.
 var slotsAfter = func() string {
-	one := func(size int, until string) string {
-		return fmt.Sprintf("SELECT asset, sums FROM slots WHERE size = %d AND slot > ?%d%s AND (asset = ?1 OR asset = 0 OR ?1 = -1)", size, size+2, until)
-	}
-	return one(0, fmt.Sprintf(" AND slot < (?3 + 1) * %d", slotSizes[1]/slotSizes[0])) +
-		" UNION ALL " + one(1, fmt.Sprintf(" AND slot < (?4 + 1) * %d", slotSizes[2]/slotSizes[1])) +
-		" UNION ALL " + one(2, "")
+	const of = " AND (asset = ?1 OR asset = 0 OR ?1 = -1)"
+	return fmt.Sprintf("SELECT asset, sums FROM slots WHERE size = 0 AND slot > ?2 AND slot < (?3 + 1) * %d", slotSizes[1]/slotSizes[0]) + of +
+		" UNION ALL SELECT asset, sums FROM slots WHERE size = 1 AND slot > ?3" + of
 }()
 
 // DayState is what became of payments, as far as a sum by day tells it: whether an

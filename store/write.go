@@ -55,8 +55,8 @@ func newTx(conn *sqlx.Conn) *Tx {
 	t.newOps = newRowBuffer("operations", 40, "op_no", "run_no", "op_key", "key_hash", "class", "last_key", "rev",
 		"events", "spans", "crc", "side", "payee", "host", "resource", "asset", "amount", "pending_until", "blind", "no_hook", "names")
 	t.newPayments = newRowBuffer("payments", 40, "op_no", "i", "n", "payee", "host", "resource", "asset",
-		"network", "scheme", "amount", "settled", "at", "status", "priced", "flags")
-	t.newWords = newRowBuffer("words", 60, "word_no", "word")
+		"amount", "settled", "at", "flags")
+	t.newWords = newRowBuffer("words", 60, "word_no", "word", "hash")
 	t.newNames = newRowBuffer("operation_names", 60, "name", "class", "last_key", "op_no")
 	t.newSets = newRowBuffer("name_sets", 60, "set_no", "names")
 	t.newSetNames = newRowBuffer("name_set_names", 60, "name", "set_no")
@@ -234,9 +234,8 @@ func (t *Tx) Filled() error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	if _, err := t.exec(`INSERT OR IGNORE INTO operation_names (name, class, last_key, op_no) SELECT name, class, last_key, op_no FROM (
-		SELECT payee AS name, class, last_key, op_no FROM operations WHERE payee IS NOT NULL UNION ALL
-		SELECT host, class, last_key, op_no FROM operations WHERE host IS NOT NULL) ORDER BY name, class, last_key, op_no`); err != nil {
+	if _, err := t.exec(`INSERT INTO operation_names (name, class, last_key, op_no)
+		SELECT n.name, o.class, o.last_key, o.op_no FROM operations o JOIN name_set_names n ON n.set_no = o.names ORDER BY 1, 2, 3, 4`); err != nil {
 		return err
 	}
 	for _, sql := range t.deferred {

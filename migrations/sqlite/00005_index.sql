@@ -58,11 +58,13 @@ CREATE TABLE faults (
     PRIMARY KEY (run_no, line)
 ) STRICT, WITHOUT ROWID;
 
--- Dictionaries. A word is a payee, host, resource, asset, network or scheme.
+-- Dictionaries. A word is a payee, host, resource or asset.
 CREATE TABLE words (
     word_no INTEGER PRIMARY KEY,
-    word    TEXT NOT NULL UNIQUE
+    word    TEXT NOT NULL,
+    hash    INTEGER NOT NULL   -- of word: an index of words would double their cost
 ) STRICT;
+CREATE INDEX words_by_hash ON words (hash);
 CREATE TABLE types (
     type_no    INTEGER PRIMARY KEY,
     event_type BLOB NOT NULL,
@@ -110,8 +112,9 @@ CREATE TABLE name_counts (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX name_counts_none ON name_counts (name) WHERE operations = 0;
 
--- What is shown of an operation. Where resource, asset and amount are those of
--- its first payment they are null here; without one, 0 and '' stand for unknown.
+-- What is shown of an operation. Where payee, host, resource, asset and amount are
+-- those of its first payment they are null here; 0 and '' stand for none beside one
+-- that has some.
 CREATE TABLE operations (
     op_no         INTEGER PRIMARY KEY,
     run_no        INTEGER NOT NULL,
@@ -152,7 +155,8 @@ CREATE TABLE operation_names (
 -- One row a possible payment (guard contract, "Spent"); where it counts with
 -- several names its row is repeated with the same n. Only what this side paid
 -- makes any. Amounts are atomic units, exact: integers as far as these reach,
--- decimal text beyond.
+-- decimal text beyond. The network is part of the asset; what became of a payment
+-- stands in its flags (payment.Flag...).
 CREATE TABLE payments (
     op_no    INTEGER NOT NULL,
     i        INTEGER NOT NULL,
@@ -161,20 +165,19 @@ CREATE TABLE payments (
     host     INTEGER,
     resource INTEGER,
     asset    INTEGER NOT NULL,  -- 0 when unreadable
-    network  INTEGER,
-    scheme   INTEGER,
     amount   ANY,               -- null when unreadable
     settled  ANY,               -- what an answer said was taken, where it differs
     at       INTEGER NOT NULL,  -- unix milliseconds; the greatest integer when unreadable: inside every window
-    status   INTEGER NOT NULL,
-    priced   INTEGER NOT NULL,  -- settled, and can be summed
     flags    INTEGER NOT NULL,
+    -- payment.FlagPaired and not payment.FlagUnreadable: settled, and can be summed.
+    priced   INTEGER NOT NULL AS (flags & 130 = 2) VIRTUAL,
     PRIMARY KEY (op_no, i)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX payments_by_payee ON payments (payee, at) WHERE payee IS NOT NULL;
-CREATE INDEX payments_by_host ON payments (host, at, payee) WHERE host IS NOT NULL;
+-- These three hold all that the sum of a window needs: see store.Spending.
+CREATE INDEX payments_by_payee ON payments (payee, at, asset, amount, flags) WHERE payee IS NOT NULL;
+CREATE INDEX payments_by_host ON payments (host, at, payee, asset, amount, flags) WHERE host IS NOT NULL;
+CREATE INDEX payments_by_time ON payments (at, asset, amount, flags);
 CREATE INDEX payments_by_resource ON payments (resource, asset, priced, at) WHERE resource IS NOT NULL;
-CREATE INDEX payments_by_time ON payments (at);
 -- Those whose operation is open (payment.FlagOpen): whoever has many of them is asked
 -- about as cheaply as anybody.
 CREATE INDEX payments_open_by_payee ON payments (payee, asset, amount) WHERE payee IS NOT NULL AND flags & 16 <> 0;

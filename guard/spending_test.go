@@ -1,0 +1,188 @@
+package guard_test
+
+import (
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/settlewatch/settlewatch/guard"
+	"github.com/settlewatch/settlewatch/guard/decision"
+)
+
+// bought is a payment as a test made it.
+type bought struct {
+	op            string
+	at            time.Time
+	payTo, host   string
+	resource      string
+	amount        *big.Int // nil: not to be read
+	taken         *big.Int // what the answer said, where that is less
+	euro          bool     // in another asset
+	failed        bool     // for good
+	resolved      string
+	stated        *big.Int
+	mayBeResolved bool
+}
+
+const (
+	euroToken    = "0x60a3E35Cc302bFA44Cb288Bc5a4F316Fdb1adb42"
+	spendingText = `{"trustSettledAmounts": %[1]t, "trustDefiniteFailures": %[1]t, "perCounterpartyLimit": {"amount": "1000000", "windowHours": 24},
+	"assets": {"eip155:8453/0x60a3e35cc302bfa44cb288bc5a4f316fdb1adb42": {"symbol": "EURC", "decimals": 6}},
+	"assetPolicies": {"eip155:8453/0x60a3e35cc302bfa44cb288bc5a4f316fdb1adb42": {"perCounterpartyLimit": {"amount": "1000000", "windowHours": 30}}},
+	"limits": [
+		{"name": "seller", "scope": "counterparty", "amount": "1000000", "windowHours": 6, "action": "block"},
+		{"name": "seller's euros", "scope": "counterparty", "asset": "eip155:8453/0x60a3e35cc302bfa44cb288bc5a4f316fdb1adb42", "amount": "1000000", "windowHours": 7, "action": "block"},
+		{"name": "payments to the seller", "scope": "counterparty", "count": 1000, "windowHours": 24, "action": "block"},
+		{"name": "host", "scope": "host", "amount": "1000000", "windowHours": 24, "action": "block"},
+		{"name": "payments at the host", "scope": "host", "count": 1000, "windowHours": 5, "action": "block"},
+		{"name": "total", "scope": "total", "amount": "1000000", "windowHours": 24, "action": "block"},
+		{"name": "payments", "scope": "total", "count": 1000, "windowHours": 23, "action": "block"}]}`
+)
+
+// make records a payment of some kind.
+func (s *site) make(r *rand.Rand, n int) bought {
+	hosts := []string{"shop.example", "mall.example"}
+	b := bought{op: fmt.Sprintf("op%d", n), at: s.clock.now(), payTo: []string{seller, other}[r.IntN(2)], host: hosts[r.IntN(2)], euro: r.IntN(4) == 0}
+	b.resource = "https://" + b.host + "/report"
+	b.amount = big.NewInt(r.Int64N(5_000_000) + 1)
+	if r.IntN(6) == 0 { // above 64 bits
+		b.amount.Lsh(b.amount, 60)
+	}
+	p := terms{payTo: b.payTo, amount: b.amount.String(), resource: b.resource}
+	if b.euro {
+		p.asset = euroToken
+	}
+	switch r.IntN(6) {
+	case 0, 1:
+		s.submit("r1", b.op, p)
+		s.settle("r1", b.op, p)
+	case 2:
+		s.submit("r1", b.op, p)
+		b.mayBeResolved = true
+	case 3:
+		p.scheme = "upto"
+		s.submit("r1", b.op, p)
+		b.taken = big.NewInt(r.Int64N(b.amount.Int64()&0xffff + 1))
+		payload := p.payload()
+		payload["settle"] = map[string]any{"success": true, "transaction": fmt.Sprintf("0x%064d", s.seq), "network": "eip155:8453", "amount": b.taken.String()}
+		s.event("r1", b.op, "x402.payment.responded", payload)
+	case 4:
+		s.submit("r1", b.op, p)
+		payload := p.payload()
+		payload["settle"] = map[string]any{"success": false, "transaction": "", "network": "eip155:8453", "error_reason": "insufficient_funds"}
+		s.event("r1", b.op, "x402.settle.failed", payload)
+		b.failed, b.mayBeResolved = true, true
+	case 5:
+		p.amount = "1e6"
+		s.submit("r1", b.op, p)
+		b.amount, b.mayBeResolved = nil, true
+	}
+	return b
+}
+
+// counts is what a payment counts with under a policy that trusts, or does not; nil
+// where it does not count, and of nothing where it cannot be added up.
+func (b *bought) counts(trusts bool) *big.Int {
+	switch {
+	case b.resolved == "failed":
+		return nil
+	case b.resolved == "settled" && b.amount == nil && b.stated != nil:
+		return b.stated
+	case b.failed && trusts && b.resolved == "":
+		return nil
+	case b.amount == nil:
+		return new(big.Int)
+	case b.taken != nil && trusts:
+		return b.taken
+	}
+	return b.amount
+}
+
+// What SQLite adds up inside an index and what is weighed payment by payment come to
+// what the payments come to, whatever people found out of some of them.
+func TestWhatWasSpentIsWhatThePaymentsComeTo(t *testing.T) {
+	for seed := range uint64(12) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		trusts := seed%2 == 0
+		s := newSite(t, fmt.Sprintf(spendingText, trusts))
+		var all []bought
+		for n := range 40 {
+			all = append(all, s.make(r, n))
+			s.clock.add(time.Duration(r.IntN(90)) * time.Minute)
+		}
+		// The last ones lie in the future.
+		s.clock.add(-2 * time.Hour)
+		check := func() {
+			t.Helper()
+			for _, ask := range []guard.HeadroomQuery{{Counterparty: seller}, {Counterparty: "mall.example"}, {Counterparty: seller, Asset: "EURC"}} {
+				s.cameTo(all, ask, trusts)
+			}
+		}
+		check()
+		for i := range all {
+			b := &all[i]
+			if !b.mayBeResolved || r.IntN(2) == 0 {
+				continue
+			}
+			b.resolved = []string{"settled", "failed"}[r.IntN(2)]
+			found := guard.Resolution{Ref: decision.Ref{Run: "r1", Operation: &b.op}, Outcome: b.resolved, Note: "asked"}
+			if b.resolved == "settled" && b.amount == nil {
+				b.stated = big.NewInt(r.Int64N(9_000_000) + 1)
+				found.Amount = units(b.stated)
+			}
+			if err := s.Resolve(t.Context(), []guard.Resolution{found}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check()
+	}
+}
+
+// units are atomic ones as they are shown.
+func units(atomic *big.Int) string {
+	return guard.DefaultPolicy().Units("eip155:8453/0x833589fcd6edb6e08f4c7c32d4f71b54bda02913", atomic.String())
+}
+
+// cameTo holds what every limit says was spent to what the payments come to.
+func (s *site) cameTo(all []bought, ask guard.HeadroomQuery, trusts bool) {
+	s.t.Helper()
+	h, err := s.Headroom(s.t.Context(), ask)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	euro := ask.Asset == "EURC"
+	if len(h.Limits) < 4 && !euro {
+		s.t.Fatalf("%+v", h.Limits)
+	}
+	for _, l := range h.Limits {
+		since := s.clock.now().Add(-time.Duration(l.WindowHours) * time.Hour)
+		var sum big.Int
+		count := 0
+		for i := range all {
+			b := &all[i]
+			mine := b.payTo == ask.Counterparty || b.host == ask.Counterparty
+			if l.Scope == "total" {
+				mine = true
+			}
+			amount := b.counts(trusts)
+			if !mine || amount == nil || !b.at.After(since) || !l.Counts && b.euro != euro {
+				continue
+			}
+			count++
+			sum.Add(&sum, amount)
+		}
+		want := fmt.Sprint(count)
+		if !l.Counts {
+			want = units(&sum)
+		}
+		if l.Spent != want {
+			s.t.Errorf("%+v: %s (%s, counts %t) spent %s, want %s", ask, l.Name, l.Scope, l.Counts, l.Spent, want)
+		}
+	}
+	if !slices.ContainsFunc(h.Limits, func(l guard.HeadroomLimit) bool { return l.Spent != "0" }) {
+		s.t.Errorf("%+v: nothing was spent", ask)
+	}
+}
