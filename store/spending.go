@@ -21,71 +21,75 @@ type Spending struct {
 // leave them out or believe less, a warning goes with them, or they have several rows.
 const particular = pay.FlagAmbiguous | pay.FlagDefinite | pay.FlagUnreadable | pay.FlagSmaller | pay.FlagUnknownNetwork | pay.FlagSeveral | pay.FlagRepeat
 
-// spendingQuery are the queries of a Spending. Both are about rows k of payments that
-// are later than ?2. ?3 is the asset, ?4 the last instant at which a payment counts as
-// it stands, ?5 a list of operations whose payments do not, or null.
+// spendingQuery are the queries of a Spending: how many rows there are and the amounts of
+// those that count as they stand, and the other rows. Both are about rows k of payments
+// that are later than ?2. ?3 is the asset, ?4 the last instant at which a payment counts
+// as it stands, ?5 a list of operations whose payments do not, or null.
 type spendingQuery struct{ sum, others string }
 
-// newSpendingQuery makes one of the places where the rows are: what stands behind FROM.
-func newSpendingQuery(places ...string) spendingQuery {
-	plain := fmt.Sprintf("((?3 = %d OR k.asset = ?3) AND k.flags & %d = 0 AND k.amount IS NOT NULL AND k.at <= ?4 AND (?5 IS NULL OR k.op_no NOT IN (SELECT value FROM json_each(?5))))", AnyAsset, particular)
+var plain = fmt.Sprintf("((?3 = %d OR k.asset = ?3) AND k.flags & %d = 0 AND k.amount IS NOT NULL AND k.at <= ?4 AND (?5 IS NULL OR k.op_no NOT IN (SELECT value FROM json_each(?5))))", AnyAsset, particular)
+
+// newSpendingQuery makes one of the places where the rows are, what stands behind FROM,
+// and of a query for the rows of a place.
+func newSpendingQuery(rows func(place string) string, places ...string) spendingQuery {
 	var sum, others []string
 	for _, place := range places {
 		sum = append(sum, "SELECT count(*), group_concat(k.amount) FILTER (WHERE "+plain+") FROM "+place)
-		others = append(others, rowsAt(place)+" AND NOT "+plain)
+		others = append(others, rows(place)+" AND NOT "+plain)
 	}
 	return spendingQuery{strings.Join(sum, " UNION ALL "), strings.Join(others, " UNION ALL ")}
 }
 
 var (
-	spentByName  = newSpendingQuery(placesOf("", "= ?1", "<> ?1", " AND k.at > ?2")...)
-	spentByNames = newSpendingQuery(placesOf("json_each(?1) j CROSS JOIN ", "= j.value", "NOT IN (SELECT value FROM json_each(?1))", " AND k.at > ?2")...)
-	spentUntil   = newSpendingQuery(fmt.Sprintf("payments k INDEXED BY payments_by_time WHERE k.at > ?2 AND k.at <= ?1 AND (?3 = %d OR k.asset IN (?3, 0))", AnyAsset))
+	spentByName  = newSpendingQuery(rowsAt, placesOf("", "= ?1", "<> ?1", " AND k.at > ?2")...)
+	spentByNames = newSpendingQuery(rowsAt, placesOf("json_each(?1) j CROSS JOIN ", "= j.value", "NOT IN (SELECT value FROM json_each(?1))", " AND k.at > ?2")...)
 )
 
 // Spending sums up what was paid under any of the names and is later than `since` (unix
 // milliseconds) or has no readable time. Payments later than `until`, and those of the
 // operations in except, are told one by one (guard contract, section 1, "Spent").
-func (v *View) Spending(names []int64, asset, since, until int64, except []int64) (Spending, error) {
-	switch len(names) {
-	case 0:
+func (v *View) Spending(names []int64, asset, since, until int64, except []int64) (s Spending, err error) {
+	if len(names) == 0 {
 		return Spending{Amount: "0"}, nil
-	case 1:
-		return v.spending(&spentByName, names[0], since, asset, until, except)
 	}
-	return v.spending(&spentByNames, list(names), since, asset, until, except)
-}
-
-func (v *View) spending(q *spendingQuery, of any, since, asset, until int64, except []int64) (s Spending, err error) {
+	q, of := &spentByName, any(names[0])
+	if len(names) > 1 {
+		q, of = &spentByNames, list(names)
+	}
 	args := []any{of, since, asset, until, nil}
 	if len(except) > 0 {
 		args[4] = list(except)
 	}
 	var sum total
-	var all int64
-	if err := v.scan(v.ctx, q.sum, args, func(row []driver.Value) error {
-		all += integer(row[0])
-		amounts, _ := row[1].(string)
-		for more := amounts != ""; more; s.Payments++ {
-			var amount string
-			amount, amounts, more = strings.Cut(amounts, ",")
-			if err := sum.add(amount, 1); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
-		return s, err
-	}
+	more, err := v.addPlain(q, args, &s.Payments, &sum)
 	if s.Amount = sum.String(); asset == AnyAsset {
 		s.Amount = "0"
 	}
-	if all == s.Payments {
-		return s, nil
+	if err != nil || !more {
+		return s, err
 	}
 	others, err := v.payments(q.others, args...)
 	if err == nil {
 		s.Others, err = v.whole(others)
 	}
 	return s, err
+}
+
+// addPlain adds the payments that count as they stand, and tells whether there are more.
+func (v *View) addPlain(q *spendingQuery, args []any, payments *int64, sum *total) (more bool, err error) {
+	err = v.scan(v.ctx, q.sum, args, func(row []driver.Value) error {
+		all := integer(row[0])
+		amounts, _ := row[1].(string)
+		for rest := amounts != ""; rest; all-- {
+			var amount string
+			amount, amounts, rest = strings.Cut(amounts, ",")
+			if err := sum.add(amount, 1); err != nil {
+				return err
+			}
+			*payments++
+		}
+		more = more || all > 0
+		return nil
+	})
+	return more, err
 }

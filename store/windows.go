@@ -5,6 +5,8 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"slices"
+
+	pay "github.com/settlewatch/settlewatch/guard/payment"
 )
 
 // Window sums up the payments of a stretch of time by what a policy may leave out.
@@ -48,18 +50,17 @@ func (v *View) Window(asset, since int64) (w Window, unknown int64, err error) {
 		return Window{}, 0, err
 	}
 	// What is left of the slot that the window begins in.
-	left, err := v.spending(&spentUntil, lastOfSlot(first, 0), since, asset, noTime, nil)
+	args := []any{lastOfSlot(first, 0), since, asset, int64(noTime), nil}
+	plain := &of[partOpen]
+	more, err := v.addPlain(&spentUntil, args, &plain.payments, &plain.amount)
 	if err != nil {
 		return Window{}, 0, err
 	}
-	plain := &of[partOpen]
-	plain.payments += left.Payments
-	if err := plain.amount.add(left.Amount, 1); err != nil {
-		return Window{}, 0, err
-	}
-	for i := range left.Others {
-		p := payment{flags: int64(left.Others[i].Flags), amount: left.Others[i].Amount, settled: left.Others[i].Settled}
-		if err := in(left.Others[i].Asset)[p.part()].add(&p, 1); err != nil {
+	if more {
+		if err := v.scan(v.ctx, spentUntil.others, args, func(row []driver.Value) error {
+			p := payment{asset: integer(row[0]), flags: integer(row[1]), amount: amountOf(row[2]), settled: amountOf(row[3])}
+			return in(p.asset)[p.part()].add(&p, 1)
+		}); err != nil {
 			return Window{}, 0, err
 		}
 	}
@@ -89,6 +90,13 @@ func (s *slotSums) window(asset int64) Window {
 	}
 	return w
 }
+
+// spentUntil is about the payments up to ?1 in an asset, or in one that cannot be read.
+// Only what less was settled stands in the table alone.
+var spentUntil = newSpendingQuery(func(place string) string {
+	return fmt.Sprintf("SELECT k.asset, k.flags, k.amount, CASE WHEN k.flags & %d THEN (SELECT p.settled FROM payments p WHERE p.op_no = k.op_no AND p.i = k.i) END FROM %s AND k.flags & %d = 0",
+		pay.FlagSmaller, place, pay.FlagRepeat)
+}, fmt.Sprintf("payments k INDEXED BY payments_by_time WHERE k.at > ?2 AND k.at <= ?1 AND (?3 = %d OR k.asset IN (?3, 0))", AnyAsset))
 
 // slotsAfter is a query for the slots behind ?2, one of the smaller size, that make up
 // all the time there is: small ones up to where ?3 ends, and large ones from there on.

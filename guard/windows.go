@@ -1,0 +1,467 @@
+package guard
+
+import (
+	"math/big"
+	"slices"
+	"time"
+
+	"github.com/settlewatch/settlewatch/guard/decision"
+	"github.com/settlewatch/settlewatch/guard/payment"
+	"github.com/settlewatch/settlewatch/store"
+)
+
+// This file holds what was spent and held in windows of time (guard contract, sections
+// 1, 2 and 5).
+
+// windows sums up what was spent and held.
+func (q *gathering) windows() error {
+	p := q.g.policy
+	limit, _, capped := p.CapOf(q.ask.Intent.Asset)
+	longest := p.PerCounterparty.WindowHours // what cannot be read is looked for in any asset
+	if capped {
+		longest = limit.WindowHours
+	}
+	for i := range p.Limits {
+		if scope := p.Limits[i].Scope; scope == "counterparty" || scope == "host" {
+			longest = max(longest, p.Limits[i].WindowHours)
+		}
+	}
+	own := func(in *decision.Intent) bool { return shares(p.Expand(in.Names...), q.ask.Names) }
+	if capped {
+		spent, err := q.spending(spendingKey{"counterparty", limit.WindowHours}, q.names)
+		if err != nil {
+			return err
+		}
+		q.f.Window = q.window(spent, q.asset, limit.WindowHours)
+		q.held(&q.f.Window, q.ask.Intent.Asset, own)
+		q.f.Window.Applies = true
+	}
+	spent, err := q.spending(spendingKey{"counterparty", longest}, q.names)
+	if err != nil {
+		return err
+	}
+	q.doubts(spent.rows, longest)
+	q.f.Limits = make([]Window, len(p.Limits))
+	for i := range p.Limits {
+		if q.f.Limits[i], err = q.limit(&p.Limits[i], own); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spending is what was spent in a window: the payments in the asset asked about that
+// count as they stand, as a sum, and the others as they count.
+type spending struct {
+	payments int64
+	amount   string
+	rows     []weighed // oldest first
+}
+
+// spendingKey says whose payments and of how many hours.
+type spendingKey struct {
+	scope string
+	hours int
+}
+
+// spending gives what was spent under names.
+func (q *gathering) spending(k spendingKey, names []int64) (*spending, error) {
+	if s := q.spendings[k]; s != nil {
+		return s, nil
+	}
+	s := &spending{}
+	if len(names) > 0 && k.hours > 0 {
+		closed, err := q.resolvedOperations()
+		if err != nil {
+			return nil, err
+		}
+		found, err := q.v.Spending(names, q.asset, q.since(k.hours), q.now, closed)
+		if err != nil {
+			return nil, err
+		}
+		s.payments, s.amount = found.Payments, found.Amount
+		if s.rows, err = q.weighAll(found.Others); err != nil {
+			return nil, err
+		}
+	}
+	q.spendings[k] = s
+	return s, nil
+}
+
+// window sums up what was spent in one asset.
+func (q *gathering) window(s *spending, asset int64, hours int) Window {
+	since := q.since(hours)
+	w := Window{Held: "0"}
+	var sum big.Int
+	if asset == q.asset || asset == store.AnyAsset {
+		w.Count = s.payments
+	}
+	if asset == q.asset {
+		add(&sum, s.amount)
+	}
+	for i := range s.rows {
+		p := &s.rows[i]
+		if !p.inside(since) || asset != store.AnyAsset && p.Asset != asset {
+			continue
+		}
+		w.Count++
+		if asset != store.AnyAsset {
+			add(&sum, p.amount)
+		}
+	}
+	w.Spent = sum.String()
+	return w
+}
+
+func add(sum *big.Int, amount string) {
+	if amount == "" {
+		return
+	}
+	var n big.Int
+	if _, ok := n.SetString(amount, 10); ok {
+		sum.Add(sum, &n)
+	}
+}
+
+// held adds the active holds of an asset, all of them where asset is "".
+func (q *gathering) held(w *Window, asset string, belongs func(*decision.Intent) bool) {
+	var sum big.Int
+	for _, h := range q.m.active {
+		if asset != "" && h.Intent.Asset != asset || !belongs(&h.Intent) {
+			continue
+		}
+		w.Holds++
+		if asset != "" {
+			add(&sum, h.Intent.Amount)
+		}
+	}
+	w.Held = sum.String()
+}
+
+// doubts names what the sums of the counterparty's window had to leave out.
+func (q *gathering) doubts(paid []weighed, hours int) {
+	since := q.since(hours)
+	var mixed, unreadable []int64
+	known := map[int64]bool{}
+	for i := len(paid) - 1; i >= 0; i-- { // newest first
+		p := &paid[i]
+		q.f.FutureTime = q.f.FutureTime || p.hasAt && p.at > q.now
+		q.f.UnknownNetwork = q.f.UnknownNetwork || p.Flags&payment.FlagUnknownNetwork != 0
+		switch {
+		case !p.inside(since):
+		case !p.readable:
+			unreadable = append(unreadable, p.Op)
+		case p.Asset == q.asset:
+		default:
+			own, ok := known[p.Asset]
+			if !ok {
+				own = q.hasPolicy(p.Asset)
+				known[p.Asset] = own
+			}
+			if !own {
+				mixed = append(mixed, p.Op)
+			}
+		}
+	}
+	q.evidence(&q.f.Mixed, mixed)
+	q.evidence(&q.f.Unreadable, unreadable)
+}
+
+// limit counts what one of limits is about (guard contract, section 2).
+func (q *gathering) limit(l *Limit, own func(*decision.Intent) bool) (Window, error) {
+	asset := int64(store.AnyAsset)
+	if l.Asset != "" {
+		var err error
+		if asset, err = q.number(l.Asset); err != nil {
+			return Window{}, err
+		}
+	}
+	var w Window
+	belongs := own
+	switch l.Scope {
+	case "counterparty":
+		spent, err := q.spending(spendingKey{l.Scope, l.WindowHours}, q.names)
+		if err != nil {
+			return Window{}, err
+		}
+		w = q.window(spent, asset, l.WindowHours)
+	case "host":
+		hosts := q.hosts()
+		if len(hosts) == 0 {
+			return Window{}, nil
+		}
+		numbers, err := q.v.WordNumbers(hosts)
+		if err != nil {
+			return Window{}, err
+		}
+		spent, err := q.spending(spendingKey{l.Scope, l.WindowHours}, numbers)
+		if err != nil {
+			return Window{}, err
+		}
+		w = q.window(spent, asset, l.WindowHours)
+		belongs = func(in *decision.Intent) bool { return shares(in.Names, hosts) }
+	case "resource":
+		resource := q.ask.Intent.Resource
+		if resource == "" {
+			return Window{}, nil
+		}
+		number, err := q.v.Word(resource)
+		if err != nil {
+			return Window{}, err
+		}
+		var rows []weighed
+		if number != 0 {
+			found, err := q.v.PaymentsFor(number, q.since(l.WindowHours))
+			if err != nil {
+				return Window{}, err
+			}
+			if rows, err = q.weighAll(found); err != nil {
+				return Window{}, err
+			}
+		}
+		w = q.window(&spending{rows: rows}, asset, l.WindowHours)
+		belongs = func(in *decision.Intent) bool { return in.Resource == resource }
+		for i := range rows {
+			if !rows[i].readable && rows[i].inside(q.since(l.WindowHours)) {
+				w.Unreadable++
+			}
+		}
+	case "asset":
+		if l.Asset != q.ask.Intent.Asset {
+			return Window{}, nil
+		}
+		fallthrough
+	default:
+		var err error
+		if w, err = q.everything(asset, q.since(l.WindowHours)); err != nil {
+			return Window{}, err
+		}
+		belongs = func(*decision.Intent) bool { return true }
+	}
+	w.Applies = true
+	q.held(&w, l.Asset, belongs)
+	return w, nil
+}
+
+// everything sums up the payments to everybody from kept sums, with what people
+// found out taken off and added one by one.
+func (q *gathering) everything(asset, since int64) (Window, error) {
+	kept, unknown, err := q.v.Window(asset, since)
+	if err != nil {
+		return Window{}, err
+	}
+	w := Window{Count: kept.Plain.Payments + kept.Smaller.Payments, Unreadable: kept.Plain.Unreadable + kept.Smaller.Unreadable + kept.Definite.Unreadable}
+	var sum big.Int
+	add(&sum, kept.Plain.Amount)
+	if q.g.policy.TrustSettledAmounts {
+		add(&sum, kept.Smaller.Settled)
+	} else {
+		add(&sum, kept.Smaller.Amount)
+	}
+	if !q.g.policy.TrustDefiniteFailures {
+		w.Count += kept.Definite.Payments
+		add(&sum, kept.Definite.Amount)
+	}
+	if asset != store.AnyAsset {
+		w.Unreadable += unknown
+	}
+	if q.resolved {
+		if err := q.correct(&w, &sum, asset, since); err != nil {
+			return Window{}, err
+		}
+	}
+	w.Spent = sum.String()
+	return w, nil
+}
+
+// correct replaces what the kept sums hold of resolved operations by what they
+// count with.
+func (q *gathering) correct(w *Window, sum *big.Int, asset, since int64) error {
+	closed, err := q.resolvedOperations()
+	if err != nil {
+		return err
+	}
+	for chunk := range slices.Chunk(closed, 500) {
+		rows, err := q.v.PaymentsOfOperations(chunk)
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			q.kept(w, sum, &rows[i], asset, since)
+		}
+		counted, err := q.weighAll(rows)
+		if err != nil {
+			return err
+		}
+		for i := range counted {
+			p := &counted[i]
+			if !p.inside(since) || asset != store.AnyAsset && p.Asset != asset && (p.Asset != 0 || p.readable) {
+				continue
+			}
+			if asset == store.AnyAsset || p.Asset == asset {
+				w.Count++
+				add(sum, p.amount)
+			}
+			if !p.readable {
+				w.Unreadable++
+			}
+		}
+	}
+	return nil
+}
+
+// kept takes off what the kept sums hold of one payment.
+func (q *gathering) kept(w *Window, sum *big.Int, p *store.Paid, asset, since int64) {
+	if p.HasAt && p.At <= since || asset != store.AnyAsset && p.Asset != asset && p.Asset != 0 {
+		return
+	}
+	if p.Flags&payment.FlagUnreadable != 0 {
+		w.Unreadable--
+	}
+	if asset != store.AnyAsset && p.Asset != asset {
+		return
+	}
+	amount, counted := q.trusted(p)
+	if !counted {
+		return
+	}
+	w.Count--
+	if asset != store.AnyAsset {
+		var taken big.Int
+		add(&taken, amount)
+		sum.Sub(sum, &taken)
+	}
+}
+
+// weighed is a payment as it counts.
+type weighed struct {
+	*store.Paid
+	counts   bool
+	amount   string // what it counts with, "" when it cannot be summed
+	at       int64
+	hasAt    bool
+	readable bool
+}
+
+// weigh says what a payment counts with, given what the policy trusts and what a
+// person found out (guard contract, sections 1 and 6).
+func (q *gathering) weigh(p *store.Paid) (weighed, error) {
+	w := weighed{Paid: p, at: p.At, hasAt: p.HasAt, readable: p.Flags&payment.FlagUnreadable == 0}
+	w.amount, w.counts = q.trusted(p)
+	if !q.resolved || p.Op < 0 {
+		return w, nil
+	}
+	r, err := q.address(p.Op)
+	if err != nil {
+		return w, err
+	}
+	found := q.s.Resolution(r)
+	switch {
+	case found == nil:
+	case found.Outcome == "failed":
+		w.counts = false
+	default:
+		w.counts = true
+		if w.readable {
+			break
+		}
+		if !w.hasAt && found.Time != "" {
+			if t, err := time.Parse(timeFormat, found.Time); err == nil {
+				w.at, w.hasAt = t.UnixMilli(), true
+			}
+		}
+		if found.Amount == "" {
+			w.readable = w.hasAt && p.Amount != "" && p.Asset != 0 && p.Flags&payment.FlagAmbiguous == 0
+			break
+		}
+		// The person stated what the operation took: its unreadable payments count
+		// with that once.
+		asset, err := q.number(found.Asset)
+		if err != nil {
+			return w, err
+		}
+		if q.stated[p.Op] {
+			w.counts = false
+			break
+		}
+		if q.stated == nil {
+			q.stated = map[int64]bool{}
+		}
+		q.stated[p.Op] = true
+		stated := *p
+		stated.Asset, stated.Amount = asset, found.Amount
+		w.Paid, w.amount, w.readable = &stated, found.Amount, w.hasAt
+	}
+	return w, nil
+}
+
+// trusted says what a payment counts with, given what the policy trusts alone.
+func (q *gathering) trusted(p *store.Paid) (amount string, counts bool) {
+	if p.Flags&payment.FlagSmaller != 0 && q.g.policy.TrustSettledAmounts {
+		return p.Settled, true
+	}
+	return p.Amount, p.Flags&payment.FlagDefinite == 0 || !q.g.policy.TrustDefiniteFailures
+}
+
+// inside reports whether a payment is inside a window: one that cannot be dated is
+// inside every one, and so is one of the future.
+func (w *weighed) inside(since int64) bool { return !w.hasAt || w.at > since }
+
+func (q *gathering) since(hours int) int64 { return q.now - int64(hours)*time.Hour.Milliseconds() }
+
+func (q *gathering) weighAll(rows []store.Paid) ([]weighed, error) {
+	if q.resolved {
+		ops := make([]int64, 0, len(rows))
+		for i := range rows {
+			if _, ok := q.refs[rows[i].Op]; !ok {
+				ops = append(ops, rows[i].Op)
+			}
+		}
+		refs, err := refsOf(q.v, ops)
+		if err != nil {
+			return nil, err
+		}
+		for op, r := range refs {
+			q.refs[op] = r
+		}
+	}
+	// What a person stated of an operation counts once in each window, and each
+	// window looks at its own rows.
+	q.stated = nil
+	out := make([]weighed, 0, len(rows))
+	for i := range rows {
+		w, err := q.weigh(&rows[i])
+		if err != nil {
+			return nil, err
+		}
+		if w.counts {
+			out = append(out, w)
+		}
+	}
+	return out, nil
+}
+
+// resolvedOperations are the numbers of the operations that a person has resolved.
+func (q *gathering) resolvedOperations() ([]int64, error) {
+	if !q.resolved || q.closed != nil {
+		return q.closed, nil
+	}
+	q.closed = []int64{}
+	var refs []decision.Ref
+	for r := range q.s.Resolutions() {
+		refs = append(refs, r.Ref)
+	}
+	for chunk := range slices.Chunk(refs, 500) {
+		numbers, err := numbersOf(q.v, chunk)
+		if err != nil {
+			return nil, err
+		}
+		for i, no := range numbers {
+			if no != 0 {
+				q.refs[no] = chunk[i]
+				q.closed = append(q.closed, no)
+			}
+		}
+	}
+	return q.closed, nil
+}
