@@ -29,20 +29,20 @@ type gathering struct {
 	openHere []int64 // open classes that operations with it are of
 	// mayBeOpen is how many operations with it are of a class that is open, those that
 	// are left out for being blind too.
-	mayBeOpen int
-	asset     int64    // that is asked about
-	unseen    []string // assets that have no number in the index
-	resolved  bool     // a person has resolved some operation
-	refs      map[int64]decision.Ref
-	stated    map[int64]bool // operations whose stated amount has been counted
-	closed    []int64        // operations that a person has resolved; nil: not looked up yet
-	spendings map[spendingKey]*spending
+	mayBeOpen   int
+	asset       int64    // that is asked about
+	unseen      []string // assets that have no number in the index
+	anyResolved bool     // a person has resolved some operation
+	closed      *closed  // what people have resolved; nil: not asked yet
+	refs        map[int64]decision.Ref
+	stated      map[int64]bool // operations whose stated amount has been counted
+	spendings   map[spendingKey]*spending
 }
 
 func (g *Guard) newGathering(v *store.View, s *decision.State, ask *Ask, now time.Time) *gathering {
 	q := &gathering{g: g, v: v, s: s, ask: ask, now: now.UnixMilli(), f: &Facts{}, refs: map[int64]decision.Ref{}, spendings: map[spendingKey]*spending{}}
 	for range s.Resolutions() {
-		q.resolved = true
+		q.anyResolved = true
 		break
 	}
 	return q
@@ -107,6 +107,20 @@ func (q *gathering) counts() error {
 	return err
 }
 
+// resolved gives what people have resolved.
+func (q *gathering) resolved() (*closed, error) {
+	if q.closed != nil {
+		return q.closed, nil
+	}
+	if !q.anyResolved {
+		q.closed = &closed{}
+		return q.closed, nil
+	}
+	var err error
+	q.closed, err = q.g.resolutions.closed(q.v, q.s)
+	return q.closed, err
+}
+
 // ignored reports whether an open operation does not count because it is blind.
 func (q *gathering) ignored(blind bool) bool {
 	return blind && q.g.policy.BlindOperations == "ignore"
@@ -119,11 +133,15 @@ func (q *gathering) open() error {
 	if len(q.openHere) == 0 {
 		return nil
 	}
-	touched := q.resolved || q.s.Baseline() != nil
+	touched := q.anyResolved || q.s.Baseline() != nil
 	if touched {
 		q.f.Open.Total = 0
 	}
-	for o, err := range q.v.OpenOf(q.names, q.openHere, q.mayBeOpen) {
+	resolved, err := q.resolved()
+	if err != nil {
+		return err
+	}
+	for o, err := range q.v.OpenOf(q.names, q.openHere, q.mayBeOpen, resolved.has) {
 		if err != nil {
 			return err
 		}
@@ -146,7 +164,7 @@ func (q *gathering) open() error {
 // of it, and gives its address.
 func (q *gathering) stillOpen(o *store.OpenOperation) (decision.Ref, bool) {
 	r := ref(o.Position.Run, o.Op, false)
-	if q.resolved && q.s.Resolution(r) != nil {
+	if q.anyResolved && q.s.Resolution(r) != nil {
 		return r, false
 	}
 	if base, ok := q.s.BaselineOf(r.Run); ok && o.End <= base.Covered {

@@ -72,16 +72,17 @@ type Options struct {
 // Guard answers for one trace root. Its methods may be called from many goroutines
 // and any number of processes may have one on the same root.
 type Guard struct {
-	o       Options
-	policy  *Policy // the defaults where the file could not be read
-	hash    string
-	log     *decision.Log
-	say     *slog.Logger
-	now     func() time.Time
-	buyer   *assemble.Template
-	classes classes
-	damages damages
-	seen    seen
+	o           Options
+	policy      *Policy // the defaults where the file could not be read
+	hash        string
+	log         *decision.Log
+	say         *slog.Logger
+	now         func() time.Time
+	buyer       *assemble.Template
+	classes     classes
+	damages     damages
+	resolutions resolutions
+	seen        seen
 
 	mu   sync.Mutex
 	mine map[string]bool // holds this process was given

@@ -20,7 +20,11 @@ func (g *Guard) openOperations(v *store.View, s *decision.State, names []int64, 
 		return err
 	}
 	q := g.newGathering(v, s, nil, g.now())
-	for o, err := range v.OpenOf(names, read.open, 0) {
+	resolved, err := q.resolved()
+	if err != nil {
+		return err
+	}
+	for o, err := range v.OpenOf(names, read.open, 0, resolved.has) {
 		if err != nil {
 			return err
 		}

@@ -1,9 +1,12 @@
 package guard_test
 
 import (
+	"bytes"
 	"fmt"
 	"math/big"
 	"math/rand/v2"
+	"os"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -43,7 +46,7 @@ const (
 )
 
 // make records a payment of some kind.
-func (s *site) make(r *rand.Rand, n int) bought {
+func (s *site) make(r *rand.Rand, run string, n int) bought {
 	hosts := []string{"shop.example", "mall.example"}
 	b := bought{op: fmt.Sprintf("op%d", n), at: s.clock.now(), payTo: []string{seller, other}[r.IntN(2)], host: hosts[r.IntN(2)], euro: r.IntN(4) == 0}
 	b.resource = "https://" + b.host + "/report"
@@ -57,27 +60,27 @@ func (s *site) make(r *rand.Rand, n int) bought {
 	}
 	switch r.IntN(6) {
 	case 0, 1:
-		s.submit("r1", b.op, p)
-		s.settle("r1", b.op, p)
+		s.submit(run, b.op, p)
+		s.settle(run, b.op, p)
 	case 2:
-		s.submit("r1", b.op, p)
+		s.submit(run, b.op, p)
 		b.mayBeResolved = true
 	case 3:
 		p.scheme = "upto"
-		s.submit("r1", b.op, p)
+		s.submit(run, b.op, p)
 		b.taken = big.NewInt(r.Int64N(b.amount.Int64()&0xffff + 1))
 		payload := p.payload()
 		payload["settle"] = map[string]any{"success": true, "transaction": fmt.Sprintf("0x%064d", s.seq), "network": "eip155:8453", "amount": b.taken.String()}
-		s.event("r1", b.op, "x402.payment.responded", payload)
+		s.event(run, b.op, "x402.payment.responded", payload)
 	case 4:
-		s.submit("r1", b.op, p)
+		s.submit(run, b.op, p)
 		payload := p.payload()
 		payload["settle"] = map[string]any{"success": false, "transaction": "", "network": "eip155:8453", "error_reason": "insufficient_funds"}
-		s.event("r1", b.op, "x402.settle.failed", payload)
+		s.event(run, b.op, "x402.settle.failed", payload)
 		b.failed, b.mayBeResolved = true, true
 	case 5:
 		p.amount = "1e6"
-		s.submit("r1", b.op, p)
+		s.submit(run, b.op, p)
 		b.amount, b.mayBeResolved = nil, true
 	}
 	return b
@@ -110,7 +113,7 @@ func TestWhatWasSpentIsWhatThePaymentsComeTo(t *testing.T) {
 		s := newSite(t, fmt.Sprintf(spendingText, trusts))
 		var all []bought
 		for n := range 40 {
-			all = append(all, s.make(r, n))
+			all = append(all, s.make(r, "r1", n))
 			s.clock.add(time.Duration(r.IntN(90)) * time.Minute)
 		}
 		// The last ones lie in the future.
@@ -185,4 +188,92 @@ func (s *site) cameTo(all []bought, ask guard.HeadroomQuery, trusts bool) {
 	if !slices.ContainsFunc(h.Limits, func(l guard.HeadroomLimit) bool { return l.Spent != "0" }) {
 		s.t.Errorf("%+v: nothing was spent", ask)
 	}
+}
+
+// A guard remembers what people have resolved from one question to the next; one that
+// was just opened does not, and both say the same, whatever became of the run files.
+func TestAGuardThatRemembersAnswersLikeANewOne(t *testing.T) {
+	for seed := range uint64(6) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		policy := fmt.Sprintf(spendingText, seed%2 == 0)
+		s := newSite(t, policy)
+		made := map[string][]bought{}
+		runs := []string{"r1", "r2", "r3"}
+		resolved := 0
+		resolve := func(run string, b *bought) {
+			ref := decision.Ref{Run: run, Operation: &b.op}
+			if s.state().Resolution(ref) != nil {
+				if err := s.Unresolve(t.Context(), ref, ""); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			// What the trace has settled is not resolved as failed, and what is gone not at all.
+			_ = s.Resolve(t.Context(), []guard.Resolution{{Ref: ref, Outcome: []string{"settled", "failed"}[r.IntN(2)], Note: "asked"}})
+		}
+		for n := range 50 {
+			run := runs[r.IntN(len(runs))]
+			all := made[run]
+			switch act := r.IntN(16); {
+			case act < 6 || len(all) == 0:
+				made[run] = append(all, s.make(r, run, n))
+			case act < 13:
+				resolve(run, &all[r.IntN(len(all))])
+			case act == 13: // it is paid once more
+				b := &all[r.IntN(len(all))]
+				s.submit(run, b.op, terms{payTo: b.payTo, resource: b.resource})
+			case act == 14: // the run begins anew
+				text, err := os.ReadFile(s.run(run))
+				if err != nil {
+					t.Fatal(err)
+				}
+				lines := bytes.SplitAfter(text, []byte("\n"))
+				s.write(s.run(run), bytes.Join(lines[:len(lines)/2], nil))
+			default:
+				if err := os.Remove(s.run(run)); err != nil {
+					t.Fatal(err)
+				}
+				made[run] = nil
+			}
+			s.clock.add(time.Duration(r.IntN(240)) * time.Minute)
+			for range s.state().Resolutions() {
+				resolved++
+				break
+			}
+			fresh := s.beside(policy, nil)
+			for _, ask := range []guard.HeadroomQuery{{Counterparty: seller}, {Counterparty: "mall.example"}} {
+				got, err := s.Headroom(t.Context(), ask)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, err := fresh.Headroom(t.Context(), ask)
+				if err != nil || !reflect.DeepEqual(got, want) {
+					t.Fatalf("seed %d, step %d: %+v\ngot  %+v\nwant %+v, %v", seed, n, ask, got, want, err)
+				}
+			}
+			request := guard.Request{Counterparty: seller, Amount: "0.02"}
+			got, want := s.ask(request), fresh.ask(request)
+			if got.Decision != want.Decision || !reflect.DeepEqual(got.Reasons, want.Reasons) {
+				t.Fatalf("seed %d, step %d:\ngot  %+v\nwant %+v", seed, n, got, want)
+			}
+		}
+		if resolved < 20 {
+			t.Errorf("seed %d: operations were resolved at %d steps only", seed, resolved)
+		}
+	}
+}
+
+func TestAResolvedOperationThatIsPaidAgainIsLookedAtAgain(t *testing.T) {
+	policy := `{"reviewAbove": "100", "perCounterpartyLimit": {"amount": "1.00", "windowHours": 24}}`
+	s := newSite(t, policy)
+	s.submit("r1", "op1", terms{amount: "900000"})
+	op := "op1"
+	if err := s.Resolve(t.Context(), []guard.Resolution{{Ref: decision.Ref{Run: "r1", Operation: &op}, Outcome: "settled", Note: "asked the seller"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.want("review", guard.Request{Amount: "0.20"}, "per_counterparty_limit")
+	s.clock.add(30 * time.Hour)
+	s.want("allow", guard.Request{Amount: "0.20"})
+	s.submit("r1", "op1", terms{amount: "900000"})
+	s.want("review", guard.Request{Amount: "0.20"}, "per_counterparty_limit")
 }

@@ -71,11 +71,11 @@ func (q *gathering) spending(k spendingKey, names []int64) (*spending, error) {
 	}
 	s := &spending{}
 	if len(names) > 0 && k.hours > 0 {
-		closed, err := q.resolvedOperations()
+		resolved, err := q.resolvedSince(q.since(k.hours))
 		if err != nil {
 			return nil, err
 		}
-		found, err := q.v.Spending(names, q.asset, q.since(k.hours), q.now, closed)
+		found, err := q.v.Spending(names, q.asset, q.since(k.hours), q.now, resolved)
 		if err != nil {
 			return nil, err
 		}
@@ -265,7 +265,7 @@ func (q *gathering) everything(asset, since int64) (Window, error) {
 	if asset != store.AnyAsset {
 		w.Unreadable += unknown
 	}
-	if q.resolved {
+	if q.anyResolved {
 		if err := q.correct(&w, &sum, asset, since); err != nil {
 			return Window{}, err
 		}
@@ -277,11 +277,11 @@ func (q *gathering) everything(asset, since int64) (Window, error) {
 // correct replaces what the kept sums hold of resolved operations by what they
 // count with.
 func (q *gathering) correct(w *Window, sum *big.Int, asset, since int64) error {
-	closed, err := q.resolvedOperations()
+	resolved, err := q.resolvedSince(since)
 	if err != nil {
 		return err
 	}
-	for chunk := range slices.Chunk(closed, 500) {
+	for chunk := range slices.Chunk(resolved, 500) {
 		rows, err := q.v.PaymentsOfOperations(chunk)
 		if err != nil {
 			return err
@@ -348,7 +348,7 @@ type weighed struct {
 func (q *gathering) weigh(p *store.Paid) (weighed, error) {
 	w := weighed{Paid: p, at: p.At, hasAt: p.HasAt, readable: p.Flags&payment.FlagUnreadable == 0}
 	w.amount, w.counts = q.trusted(p)
-	if !q.resolved || p.Op < 0 {
+	if !q.anyResolved || p.Op < 0 {
 		return w, nil
 	}
 	r, err := q.address(p.Op)
@@ -410,7 +410,7 @@ func (w *weighed) inside(since int64) bool { return !w.hasAt || w.at > since }
 func (q *gathering) since(hours int) int64 { return q.now - int64(hours)*time.Hour.Milliseconds() }
 
 func (q *gathering) weighAll(rows []store.Paid) ([]weighed, error) {
-	if q.resolved {
+	if q.anyResolved {
 		ops := make([]int64, 0, len(rows))
 		for i := range rows {
 			if _, ok := q.refs[rows[i].Op]; !ok {
@@ -441,27 +441,16 @@ func (q *gathering) weighAll(rows []store.Paid) ([]weighed, error) {
 	return out, nil
 }
 
-// resolvedOperations are the numbers of the operations that a person has resolved.
-func (q *gathering) resolvedOperations() ([]int64, error) {
-	if !q.resolved || q.closed != nil {
-		return q.closed, nil
+// resolvedSince are the resolved operations with a payment that may be later than an
+// instant.
+func (q *gathering) resolvedSince(since int64) ([]int64, error) {
+	c, err := q.resolved()
+	if err != nil {
+		return nil, err
 	}
-	q.closed = []int64{}
-	var refs []decision.Ref
-	for r := range q.s.Resolutions() {
-		refs = append(refs, r.Ref)
+	ops := c.since(since)
+	for _, op := range ops {
+		q.refs[op] = c.refs[op]
 	}
-	for chunk := range slices.Chunk(refs, 500) {
-		numbers, err := numbersOf(q.v, chunk)
-		if err != nil {
-			return nil, err
-		}
-		for i, no := range numbers {
-			if no != 0 {
-				q.refs[no] = chunk[i]
-				q.closed = append(q.closed, no)
-			}
-		}
-	}
-	return q.closed, nil
+	return ops, nil
 }

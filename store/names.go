@@ -114,8 +114,9 @@ type OpenOperation struct {
 
 // OpenOf gives the operations of the classes, newest first: those that carry one of
 // the names, or all where names is nil. It reads little more than is taken. No class
-// is none. atMost is how many there may be, 0 where that is not known.
-func (v *View) OpenOf(names, classes []int64, atMost int) iter.Seq2[OpenOperation, error] {
+// is none. atMost is how many there may be, 0 where that is not known. Those that pass
+// tells are passed over, mostly before their rows are read; nil passes over none.
+func (v *View) OpenOf(names, classes []int64, atMost int, pass func(op int64) bool) iter.Seq2[OpenOperation, error] {
 	return func(yield func(OpenOperation, error) bool) {
 		runs := map[int64][]byte{}
 		give := func(found []OpenOperation) bool {
@@ -127,13 +128,14 @@ func (v *View) OpenOf(names, classes []int64, atMost int) iter.Seq2[OpenOperatio
 			}
 			return true
 		}
+		passed := func(o OpenOperation) bool { return pass != nil && pass(o.No) }
 		if names != nil && atMost > 0 && atMost <= fewOpen {
 			found, err := v.openFew(names, classes)
 			if err != nil {
 				yield(OpenOperation{}, err)
 				return
 			}
-			give(found)
+			give(slices.DeleteFunc(found, passed))
 			return
 		}
 		below := []byte{0xff} // no time begins so
@@ -144,7 +146,7 @@ func (v *View) OpenOf(names, classes []int64, atMost int) iter.Seq2[OpenOperatio
 				yield(OpenOperation{}, err)
 				return
 			}
-			found = eachOnce(found)
+			found = slices.DeleteFunc(eachOnce(found), passed)
 			slices.SortFunc(found, func(a, b OpenOperation) int { return bytes.Compare(b.Last, a.Last) })
 			for len(found) > 0 {
 				// Only as many rows are read as are likely to be taken; those of one

@@ -307,6 +307,20 @@ func (v *View) PaymentsOfOperations(ops []int64) ([]Paid, error) {
 	return out, nil
 }
 
+// NewestPayments gives the time of the newest payment of operations, in unix
+// milliseconds: the greatest integer where one has no readable time. Those without a
+// payment are left out.
+func (v *View) NewestPayments(ops []int64) (map[int64]int64, error) {
+	newest := make(map[int64]int64, len(ops))
+	err := v.scan(v.ctx, "SELECT j.value, (SELECT max(p.at) FROM payments p WHERE p.op_no = j.value) FROM json_each(?) j", []any{list(ops)}, func(row []driver.Value) error {
+		if row[1] != nil {
+			newest[integer(row[0])] = integer(row[1])
+		}
+		return nil
+	})
+	return newest, err
+}
+
 // PaymentsFor is PaymentsOf for one resource.
 func (v *View) PaymentsFor(resource, since int64) ([]Paid, error) {
 	var found []Paid

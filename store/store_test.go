@@ -316,8 +316,8 @@ func TestNoQuestionScansThePast(t *testing.T) {
 			return err
 		},
 		"history":            func(v *View) error { _, err := v.HistoryOf([]int64{1, 2}); return err },
-		"open":               func(v *View) error { return drain(v.OpenOf(nil, []int64{1, 2}, 0)) },
-		"open of a name":     func(v *View) error { return drain(v.OpenOf([]int64{1, 2}, []int64{1, 2}, 0)) },
+		"open":               func(v *View) error { return drain(v.OpenOf(nil, []int64{1, 2}, 0, nil)) },
+		"open of a name":     func(v *View) error { return drain(v.OpenOf([]int64{1, 2}, []int64{1, 2}, 0, nil)) },
 		"payments of a name": func(v *View) error { _, err := v.PaymentsOf([]int64{1, 2}, 5); return err },
 		"payments of operations": func(v *View) error {
 			_, err := v.PaymentsOfOperations([]int64{1, 2})

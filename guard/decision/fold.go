@@ -138,9 +138,11 @@ func (f *fold) add(l *line, doubtful bool) {
 	case *Resolved:
 		if _, ok := f.counts(l, doubtful, time.Time{}); ok {
 			f.resolved.Set(b.key(), b)
+			f.resolvedBy = named(l)
 		}
 	case *Unresolved:
 		f.resolved.Delete(b.key())
+		f.resolvedBy = named(l)
 	case *Baseline:
 		if _, ok := f.counts(l, doubtful, time.Time{}); !ok {
 			return
@@ -387,8 +389,12 @@ func (f *fold) rewrite(l *line, b *Rewritten) {
 	}
 	for _, key := range gone {
 		f.resolved.Delete(key)
+		f.resolvedBy = named(l)
 	}
 }
+
+// named tells a line from every other: one behind a fault may bear any signature.
+func named(l *line) string { return fmt.Sprint(l.Seq, " ", l.Sig) }
 
 func (f *fold) verdict(kind string, in Intent, rule string, at time.Time) {
 	key := verdictKey(kind, in, rule)
