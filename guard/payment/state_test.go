@@ -262,6 +262,30 @@ func TestASmallerSettledAmountNeedsOneScheme(t *testing.T) {
 	}
 }
 
+func TestAPaymentCountsWithWhomItsSettlementNames(t *testing.T) {
+	signed := buyer(0, "payment.submitted", facts(req("100")))
+	report := func(ms int, terms, host string) string {
+		return strings.Replace(buyer(ms, "payment.responded", facts(terms, settle(true, "0x1"))), "api.shop.example", host, 1)
+	}
+	another := []string{"pay_to", `"` + other + `"`}
+	for _, c := range []struct {
+		what          string
+		lines         []string
+		payees, hosts []string
+	}{
+		{"the same", []string{signed, report(1, req("100"), "api.shop.example")}, []string{shop}, []string{"api.shop.example"}},
+		{"another payee and host", []string{signed, report(1, req("100", another...), "other.example")}, []string{shop, other}, []string{"api.shop.example", "other.example"}},
+		{"another payee in the second report", []string{signed, report(1, req("100"), "api.shop.example"), report(2, req("100", another...), "api.shop.example")}, []string{shop, other}, []string{"api.shop.example"}},
+		{"a payee the payment does not name", []string{buyer(0, "payment.submitted", facts(req("100", "pay_to", ""))), report(1, req("100"), "api.shop.example")}, []string{shop}, []string{"api.shop.example"}},
+		{"an unpaired settlement names itself", []string{signed, report(1, req("101", another...), "other.example")}, []string{shop}, []string{"api.shop.example"}},
+	} {
+		s := summary(t, c.lines...)
+		if p := s.Payments[0]; !slices.Equal(p.Payees, c.payees) || !slices.Equal(p.Hosts, c.hosts) {
+			t.Errorf("%s: payees %q, hosts %q", c.what, p.Payees, p.Hosts)
+		}
+	}
+}
+
 func TestTimesOfPayments(t *testing.T) {
 	for _, c := range []struct {
 		what, at string

@@ -468,12 +468,20 @@ func (c *client) settle(answers []Answer, linked bool) []bool {
 				a.Success, a.Doubtful = true, false
 			}
 		}
-		done[i] = c.pair(a, linked)
+		p := c.pair(a, linked)
+		if done[i] = p != nil; !done[i] {
+			continue
+		}
+		p.alsoNamed(a)
+		for _, j := range reports[settlementOf(a)] {
+			p.alsoNamed(&answers[j])
+		}
 	}
 	return done
 }
 
-func (c *client) pair(a *Answer, linked bool) bool {
+// pair pairs a settlement with its payment and gives that, nil where there is none.
+func (c *client) pair(a *Answer, linked bool) *Payment {
 	for c.first < c.own && c.payments[c.first].Paired {
 		c.first++ // nothing looks for a paired payment again
 	}
@@ -481,17 +489,17 @@ func (c *client) pair(a *Answer, linked bool) bool {
 		return !p.Paired && p.covers(a)
 	}); p != nil {
 		p.pair(a, linked)
-		return true
+		return p
 	}
 	if linked {
 		if p := c.find(func(p *Payment) bool {
 			return !p.Paired && p.payable(a.Payee, a.Asset)
 		}); p != nil {
 			p.pair(a, linked)
-			return true
+			return p
 		}
 	}
-	return false
+	return nil
 }
 
 // find is the earliest payment made here that fits.
@@ -553,6 +561,27 @@ func (p *Payment) pair(a *Answer, linked bool) {
 		// Two schemes: none of them can vouch for a smaller amount.
 		p.Scheme = ""
 	}
+}
+
+// alsoNamed lets the payment count with whom its settlement names as well. A
+// settlement is paired by asset, network and amount alone, so that it may name
+// another payee or host, and both then have a part in the money (guard contract,
+// section 1, "Names" and "Spent").
+func (p *Payment) alsoNamed(a *Answer) {
+	p.Payees = alsoName(p.Payees, p.Payee, a.Payee)
+	p.Hosts = alsoName(p.Hosts, p.Host, a.Host)
+}
+
+// alsoName adds a name to those a payment counts with, which are its own one where
+// they have not been listed.
+func alsoName(names []string, own, name string) []string {
+	if name == "" || name == own || slices.Contains(names, name) {
+		return names
+	}
+	if len(names) == 0 && own != "" {
+		names = []string{own}
+	}
+	return sorted(append(slices.Clip(names), name))
 }
 
 // resolve gives a requested payment the terms its answer names, when its offer
