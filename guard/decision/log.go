@@ -361,11 +361,16 @@ func (l *Log) examine(ctx context.Context, dir Dir, there file, pin Checkpoint) 
 	if k.doubt || k.bytes == 0 {
 		next = l.nothing()
 	}
+	// What another process has written since this one looked may forbid what is
+	// asked about, and it counts however the lines before it came to harm.
+	harmed := func(line int64, format string, args ...any) (*Unsound, error) {
+		return l.unsound(l.unseen(ctx, f, info.Size), line, format, args...), nil
+	}
 	if known.lines > 0 && (info.Dev != k.info.Dev || info.Ino != k.info.Ino) {
-		return l.unsound(known, 0, "it was replaced by another file; if a person did that, start this process again"), nil
+		return harmed(0, "it was replaced by another file; if a person did that, start this process again")
 	}
 	if info.Size < next.bytes {
-		return l.unsound(known, 0, "it has become shorter than the %s this process has seen", counted(known.lines)), nil
+		return harmed(0, "it has become shorter than the %s this process has seen", counted(known.lines))
 	}
 	if next.bytes > 0 {
 		// A file that changed without growing was changed where it had been read.
@@ -374,7 +379,7 @@ func (l *Log) examine(ctx context.Context, dir Dir, there file, pin Checkpoint) 
 			return nil, err
 		}
 		if !ok {
-			return l.unsound(known, 0, "lines that had been verified were changed"), nil
+			return harmed(0, "lines that had been verified were changed")
 		}
 	}
 	next.file, next.doubt = file{true, info}, false
@@ -388,7 +393,7 @@ func (l *Log) examine(ctx context.Context, dir Dir, there file, pin Checkpoint) 
 			if sig, err := l.sigOf(ctx, f, &next, p.Count); err != nil {
 				return nil, err
 			} else if sig != p.Sig {
-				return l.unsound(known, p.Count, "a checkpoint pins another line"), nil
+				return harmed(p.Count, "a checkpoint pins another line")
 			}
 		}
 	}
@@ -427,7 +432,7 @@ func (l *Log) examine(ctx context.Context, dir Dir, there file, pin Checkpoint) 
 		if at != nil {
 			why = at.reason
 		}
-		return l.unsound(known, next.lines+1, "%s", why), nil
+		return harmed(next.lines+1, "%s", why)
 	case at != nil:
 		bad = l.unsound(l.tightened(ctx, f, &next, info.Size), at.line, "%s", at.reason)
 		bad.Foreign = at.foreign
@@ -470,6 +475,21 @@ func (l *Log) tightened(ctx context.Context, f io.ReaderAt, k *look, size int64)
 	// Whatever cannot be read of it permits nothing that what was read forbids.
 	_ = eachLine(ctx, f, k.bytes, size, func(raw []byte) error {
 		if in := lenient(raw, l.o.Now()); in != nil {
+			strict.tighten(in)
+		}
+		return nil
+	})
+	return strict.snapshot()
+}
+
+// unseen is what this process has believed so far, and what tightens in lines it has
+// not seen of a file that no longer has those it has seen.
+func (l *Log) unseen(ctx context.Context, f io.ReaderAt, size int64) *State {
+	known := l.look.state.Lines()
+	strict := l.look.fold.clone()
+	// As in tightened, what cannot be read permits nothing.
+	_ = eachLine(ctx, f, 0, size, func(raw []byte) error {
+		if in := lenient(raw, l.o.Now()); in != nil && in.Seq > known {
 			strict.tighten(in)
 		}
 		return nil

@@ -201,6 +201,46 @@ func TestAProcessNoticesWhatWasDoneToWhatItHasSeen(t *testing.T) {
 	}
 }
 
+func TestAFreezeThatWasNotSeenYetHoldsHoweverTheLinesBeforeItWereHarmed(t *testing.T) {
+	for name, harm := range map[string]func(t *testing.T, f *fixture){
+		"the first line was cut off": func(_ *testing.T, f *fixture) {
+			b := f.bytes()
+			f.overwrite(b[bytes.IndexByte(b, '\n')+1:])
+		},
+		"a line was edited": func(_ *testing.T, f *fixture) {
+			f.overwrite(bytes.Replace(f.bytes(), []byte("a.example"), []byte("x.example"), 1))
+		},
+		"another file took its place": func(t *testing.T, f *fixture) {
+			b := f.bytes()
+			must(t, os.Rename(f.Path(), f.Path()+".old"))
+			f.set(b)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.write(Frozen{Scope: "a.example", Reason: "x"})
+			f.write(Frozen{Scope: "b.example", Reason: "x"})
+			f.write(Unfrozen{Scope: "b.example"})
+			before := f.read()
+			if _, err := f.another().Update(t.Context(), "", func(*State) ([]Body, error) {
+				return []Body{Frozen{Scope: "c.example", Reason: "x"}}, nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			harm(t, f)
+			u := unsoundness(t, f.Log)
+			for scope, want := range map[string]bool{"a.example": true, "b.example": false, "c.example": true} {
+				if _, frozen := u.State.Frozen([]string{scope}); frozen != want {
+					t.Errorf("%s is frozen: %v", scope, frozen)
+				}
+			}
+			if u.State.Lines() != before.Lines() {
+				t.Errorf("%d lines are believed, want %d", u.State.Lines(), before.Lines())
+			}
+		})
+	}
+}
+
 func TestWhatComesBackAsItWasIsSoundAgain(t *testing.T) {
 	f := newFixture(t)
 	f.write(Frozen{Scope: "a.example", Reason: "x"})
