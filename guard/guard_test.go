@@ -88,6 +88,28 @@ func TestARejectionSticksAndAnApprovalIsUsedOnce(t *testing.T) {
 	}
 }
 
+func TestEightCharactersOfAReviewsIDAreEnough(t *testing.T) {
+	s := newSite(t, "")
+	id := s.want("review", guard.Request{Amount: "2"}, "review_above").ReviewID
+	for name, c := range map[string]struct {
+		typed string
+		found bool
+	}{
+		"all of it":               {id, true},
+		"eight with the kind":     {id[:8], true},
+		"eight without the kind":  {id[2:10], true},
+		"seven with the kind":     {id[:7], false},
+		"seven without the kind":  {id[2:9], false},
+		"the kind alone":          {"r-", false},
+		"eight that begin nobody": {id[3:11], false},
+	} {
+		view, err := s.Review(t.Context(), c.typed, 0)
+		if (err == nil) != c.found || c.found && view.ID != id {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestHoldsCountUntilTheirPaymentIsSeen(t *testing.T) {
 	s := newSite(t, `{"perCounterpartyLimit": {"amount": "1.00", "windowHours": 24}}`)
 	v := s.want("allow", guard.Request{Amount: "0.60", Hold: true})

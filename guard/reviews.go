@@ -14,8 +14,8 @@ import (
 	"github.com/settlewatch/settlewatch/store"
 )
 
-// shortestID is how much of a review's id a person may type (guard contract,
-// section 4). The kind in front of it is not counted.
+// shortestID is how many characters of a review's id a person has to type (guard
+// contract, section 4). The r- in front is part of the id, and may be left out.
 const shortestID = 8
 
 // pollEvery is how often a wait looks at the log. It is a file of this machine, so
@@ -28,12 +28,11 @@ func find(s *decision.State, id string) (*decision.ReviewState, error) {
 		return r, nil
 	}
 	shown := plain.Quote(id, plain.Detail)
-	typed := strings.TrimPrefix(id, "r-")
-	if len(typed) < shortestID {
+	if len(id) < shortestID {
 		return nil, errcode.New(errcode.ReviewNotFound, "give the whole id, or "+strconv.Itoa(shortestID)+" or more of its characters", "%s is too short for the beginning of a review's id", shown)
 	}
 	found := s.FindReviews(id)
-	if typed == id {
+	if !strings.HasPrefix(id, "r-") {
 		found = append(found, s.FindReviews("r-"+id)...)
 	}
 	switch len(found) {
