@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,6 +87,18 @@ func TestARejectionSticksAndAnApprovalIsUsedOnce(t *testing.T) {
 	if err != nil || view.Status != "used" || view.Used.HoldID != got.Hold.ID {
 		t.Errorf("%+v, %v", view, err)
 	}
+}
+
+func TestWhoDiffersByALettersCaseIsAnotherPayee(t *testing.T) {
+	const listed = "7EcDhSYGxXyscszYEp35KHN8vvw3svAuLKTzXwCFLtV"
+	s := newSite(t, `{"denylist": ["`+listed+`"], "perCounterpartyLimit": {"amount": "1.00", "windowHours": 24}}`)
+	another := "7ec" + listed[3:]
+	s.want("block", guard.Request{Counterparty: listed, Amount: "0.60"}, "denylist")
+	s.want("allow", guard.Request{Counterparty: another, Amount: "0.60", Hold: true})
+	s.want("allow", guard.Request{Counterparty: strings.ToLower(listed), Amount: "0.60"})
+	s.want("review", guard.Request{Counterparty: another, Amount: "0.60"}, "per_counterparty_limit")
+	third := "7eC" + listed[3:]
+	s.want("allow", guard.Request{Counterparty: third, Amount: "0.60"}) // what is held is held for another
 }
 
 func TestEightCharactersOfAReviewsIDAreEnough(t *testing.T) {

@@ -579,7 +579,8 @@ func TestExpandFindsWhereHistoryMayBe(t *testing.T) {
 	}{
 		{"nothing", nil, nil},
 		{"an EVM address is itself", []string{"0x00000000000000000000000000000000000000bb"}, []string{"0x00000000000000000000000000000000000000bb"}},
-		{"another address may be a host", []string{sol}, []string{sol, strings.ToLower(sol) + "."}},
+		{"another address with capitals is too", []string{sol}, []string{sol}},
+		{"one without may be a host", []string{strings.ToLower(sol)}, []string{strings.ToLower(sol), strings.ToLower(sol) + "."}},
 		{"a host may be an account", []string{"b.example"}, []string{"b.example", "payee:b.example"}},
 		{"an account is no host", []string{"payee:b.example"}, []string{"payee:b.example"}},
 		{"an account that is written like a host has a host's one spelling too", []string{"payee:B.example"}, []string{"payee:B.example", "payee:b.example"}},

@@ -155,7 +155,9 @@ func Names(s string) []string {
 	}
 	names := []string{first}
 	if addressLike(s) {
-		if h, ok := Host(s); ok && !evm(s) {
+		// With capitals it is an address alone: read as a host, which has none, it
+		// would be every payee that differs by a letter's case.
+		if h, ok := Host(s); ok && !evm(s) && s == strings.ToLower(s) {
 			names = append(names, hostName(h))
 		}
 	} else if p := Payee(s); p != first {
