@@ -224,7 +224,7 @@ func storeReceipts(ctx context.Context, dir string, runs []assemble.Built) (int,
 
 // showBuild is the answer for a person.
 func (a *app) showBuild(runs []assemble.Built, template *assemble.Resolved, status string) {
-	a.say("template %s (%s)", plain.Clean(template.Name, plain.Detail), template.Origin)
+	a.put("", "", fmt.Sprintf("template %s (%s)", plain.Clean(template.Name, plain.Detail), template.Origin))
 	for _, run := range runs {
 		full := 0
 		t := table{head: []string{"OPERATION", "VERDICT", "EVENTS", "MISSING", "FAULTS"}}
@@ -241,8 +241,8 @@ func (a *app) showBuild(runs []assemble.Built, template *assemble.Resolved, stat
 		}
 		total := len(run.Run.Receipts)
 		a.say("")
-		a.say("run %s: %s, %d full, %d partial, %s in no operation", plain.Clean(run.ID, plain.Detail),
-			plain.Plural(int64(total), "operation"), full, total-full, plain.Plural(int64(len(run.Run.Unassigned)), "event"))
+		a.put("", "", fmt.Sprintf("run %s: %s, %d full, %d partial, %s in no operation", plain.Clean(run.ID, plain.Detail),
+			plain.Plural(int64(total), "operation"), full, total-full, plain.Plural(int64(len(run.Run.Unassigned)), "event")))
 		if len(t.rows) > 0 {
 			a.show(&t)
 		}

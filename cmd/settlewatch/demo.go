@@ -129,7 +129,7 @@ func (d *demonstration) title(text string) {
 // tell adds a paragraph of ours.
 func (d *demonstration) tell(text string) {
 	d.a.say("")
-	for _, line := range wrap(text, d.width()) {
+	for _, line := range plain.Fold(text, d.width()) {
 		d.a.say("%s", line)
 	}
 }
@@ -141,7 +141,7 @@ func (d *demonstration) show(typed, more, answer string) {
 	d.a.say("")
 	if more != "" && len(margin+typed+" "+more) > d.width() {
 		d.a.line(bold, margin+typed)
-		for _, part := range wrap(more, d.width()-2*len(margin)) {
+		for _, part := range plain.Fold(more, d.width()-2*len(margin)) {
 			d.a.line(bold, margin+margin+part)
 		}
 	} else {
@@ -297,7 +297,7 @@ func (d *demonstration) tool(ctx context.Context, name, arguments, until string,
 				text = append(text, mark+"...")
 				break
 			}
-			for _, part := range wrap(plain.Clean(line, plain.Explanation), d.width()-4) {
+			for _, part := range plain.Fold(plain.Clean(line, plain.Explanation), d.width()-4) {
 				text = append(text, mark+part)
 			}
 		}

@@ -52,6 +52,8 @@ const (
 	failure = "fail" // damage
 )
 
+var findingStyles = map[string]string{warning: yellow, failure: red}
+
 type finding struct {
 	check, level, text, try string
 }
@@ -75,11 +77,18 @@ func (a *app) showFindings(d findings, asJSON bool) error {
 			rows[i] = object{{"check", f.check}, {"level", f.level}, {"text", oneLine(f.text)}}.add("try", oneLine(f.try))
 		}
 		a.answer(object{{"shape", "doctor/1"}, {"sound", !failed}, {"findings", rows}})
+	} else if columns := a.columns(); columns > 0 && columns < wideScreen {
+		for _, f := range d {
+			a.put(findingStyles[f.level], "", f.level+" "+f.check)
+			a.put(findingStyles[f.level], "  ", f.text)
+			if f.try != "" {
+				a.put("", "  ", "try: "+f.try)
+			}
+		}
 	} else {
 		t := table{width: plain.Explanation} // a hint that is cut cannot be followed
 		for _, f := range d {
-			style := map[string]string{warning: yellow, failure: red}[f.level]
-			t.row(style, f.level, f.check, f.text)
+			t.row(findingStyles[f.level], f.level, f.check, f.text)
 			if f.try != "" {
 				t.row("", "", "", "try: "+f.try)
 			}

@@ -46,7 +46,7 @@ no index can put right: settlewatch status names them.`,
 		} else {
 			a.showCounts(report.Counts)
 			for _, d := range report.Differences {
-				a.say("differs: %s", plain.Clean(d, plain.Explanation))
+				a.put("", "", "differs: "+plain.Clean(d, plain.Explanation))
 			}
 			switch {
 			case o.noEvents():
@@ -56,10 +56,10 @@ no index can put right: settlewatch status names them.`,
 			case len(report.Differences) == 0:
 				a.say("the index is sound")
 			default:
-				a.say("the index differs from its run files; try: settlewatch reindex%s", oneLine(o.repeat()))
+				a.toCopy("the index differs from its run files; try:", "settlewatch reindex"+o.repeat())
 			}
 			if report.Damaged > 0 {
-				a.say("%s with damage; try: settlewatch status%s", plain.Plural(int64(report.Damaged), "run"), oneLine(o.repeat()))
+				a.toCopy(plain.Plural(int64(report.Damaged), "run")+" with damage; try:", "settlewatch status"+o.repeat())
 			}
 		}
 		if len(report.Differences) > 0 || report.Damaged > 0 {

@@ -51,7 +51,7 @@ func (a *app) showHeadroom(g guardian, h *guard.Headroom) {
 	}
 	a.put("", "", "what the limits leave of "+asset)
 	if len(h.Limits) == 0 {
-		a.say("no limit on everything; --counterparty shows what its own limits leave")
+		a.put("", "", "no limit on everything; --counterparty shows what its own limits leave")
 		return
 	}
 	t := table{head: []string{"LIMIT", "SCOPE", "LEFT", "OF", "SPENT", "HELD", "WINDOW", "FREE AGAIN"}}

@@ -96,7 +96,7 @@ func (a *app) listHosts(o installOptions) error {
 	}
 	a.show(&t)
 	a.say("")
-	a.say("%s prints the entry; --write merges it into the file", oneLine(o.again("HOST")))
+	a.put("", "", oneLine(o.again("HOST"))+" prints the entry; --write merges it into the file")
 	return nil
 }
 
@@ -175,20 +175,20 @@ func (a *app) runInstall(o installOptions, h host) error {
 			a.answer(p.addTo(installJSON(h, o, file, entry, false, ""), false))
 			return nil
 		}
-		a.say("%s reads its servers from %s", h.name, plain.Quote(file, plain.Detail))
-		a.say("put this there, beside what the file already holds:")
+		a.put("", "", h.name+" reads its servers from "+plain.Quote(file, plain.Detail))
+		a.put("", "", "put this there, beside what the file already holds:")
 		a.say("")
 		a.out.Write(append(encodeJSON(whole, 2), '\n'))
 		a.say("")
 		if p.starter != nil {
-			a.say("and this policy into %s:", plain.Quote(p.path, plain.Explanation))
+			a.put("", "", "and this policy into "+plain.Quote(p.path, plain.Explanation)+":")
 			a.say("")
 			a.out.Write(p.starter)
 		} else {
-			a.say("the policy %s is there and stays as it is", plain.Quote(p.path, plain.Explanation))
+			a.put("", "", "the policy "+plain.Quote(p.path, plain.Explanation)+" is there and stays as it is")
 		}
 		a.say("")
-		a.say("or let settlewatch do it: %s --write", oneLine(o.again(h.id)))
+		a.toCopy("or let settlewatch do it:", o.again(h.id)+" --write")
 		return nil
 	}
 	// The policy first: no server shall be told of one that is not there.
@@ -213,11 +213,11 @@ func (a *app) runInstall(o installOptions, h host) error {
 	}
 	switch {
 	case !changed:
-		a.say("%s is already set up in %s", h.name, plain.Quote(file, plain.Detail))
+		a.put("", "", h.name+" is already set up in "+plain.Quote(file, plain.Detail))
 	case backup != "":
-		a.say("wrote %s; the old file is %s", plain.Quote(file, plain.Detail), plain.Quote(backup, plain.Detail))
+		a.put("", "", "wrote "+plain.Quote(file, plain.Detail)+"; the old file is "+plain.Quote(backup, plain.Detail))
 	default:
-		a.say("wrote %s", plain.Quote(file, plain.Detail))
+		a.put("", "", "wrote "+plain.Quote(file, plain.Detail))
 	}
 	if replaced != "" {
 		a.tell("replaced the entry for " + shown(replaced) + "; use --name to keep both")
@@ -225,7 +225,7 @@ func (a *app) runInstall(o installOptions, h host) error {
 	if made {
 		a.tell("wrote the starter policy " + plain.Quote(p.path, plain.Explanation) + ": read it, change it, and check it with settlewatch policy check " + shellWord(p.path))
 	}
-	a.say("now %s", h.after)
+	a.put("", "", "now "+h.after)
 	return nil
 }
 

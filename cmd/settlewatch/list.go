@@ -228,7 +228,7 @@ func (a *app) showPage(p listing) {
 		oneRun = oneRun && r.Run == p.Operations[0].Run
 	}
 	if len(p.Operations) == 0 {
-		a.say("no operations (%s, template %s)", plain.Plural(int64(p.RunsScanned), "run"), plain.Clean(p.Template, plain.Detail))
+		a.put("", "", fmt.Sprintf("no operations (%s, template %s)", plain.Plural(int64(p.RunsScanned), "run"), plain.Clean(p.Template, plain.Detail)))
 	} else {
 		title := p.title
 		if title == "" {
@@ -241,7 +241,7 @@ func (a *app) showPage(p listing) {
 		a.show(a.pageTable(p, oneRun))
 	}
 	if p.NextCursor != "" {
-		a.say("more: %s", oneLine(p.more))
+		a.toCopy("more:", p.more)
 	}
 	a.showDamage(p.DamagedRuns, p.DamagedTotal, p.every)
 }
@@ -374,7 +374,7 @@ func (a *app) showDamage(damage []ingest.Damage, total int, every string) {
 	}
 	damage = damage[:min(len(damage), damageShown)]
 	a.say("")
-	a.say("%s with damage, served around:", plain.Plural(int64(total), "run"))
+	a.put("", "", plain.Plural(int64(total), "run")+" with damage, served around:")
 	t := table{head: []string{"RUN", "LINE", "REASON"}}
 	for _, d := range damage {
 		line := fmt.Sprint(d.Line)
@@ -385,6 +385,6 @@ func (a *app) showDamage(damage []ingest.Damage, total int, every string) {
 	}
 	a.show(&t)
 	if total > len(damage) {
-		a.say("and %s more; they are listed by %s", plain.Number(int64(total-len(damage))), oneLine(every))
+		a.toCopy("and "+plain.Number(int64(total-len(damage)))+" more; they are listed by", every)
 	}
 }

@@ -49,7 +49,7 @@ Answers do not change by it: the files are the truth, the index is a cache.`,
 			return nil
 		}
 		a.showCounts(counts)
-		a.say("indexed in %s: %s events and %s a second", shortly(took), plain.Number(rate(counts.Events, took)), plain.Size(rate(counts.Bytes, took)))
+		a.put("", "", fmt.Sprintf("indexed in %s: %s events and %s a second", shortly(took), plain.Number(rate(counts.Events, took)), plain.Size(rate(counts.Bytes, took))))
 		return nil
 	})
 	o.flags(c.Flags())

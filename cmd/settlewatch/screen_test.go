@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/settlewatch/settlewatch/ingest"
+	"github.com/settlewatch/settlewatch/internal/plain"
 )
 
 // recorded is a root that holds a copy of recorded runs.
@@ -33,14 +34,25 @@ func recorded(t *testing.T, names ...string) string {
 // screen is what a command shows on a screen of a width.
 func screen(t *testing.T, width int, args ...string) string {
 	t.Helper()
+	text, status := screened(t, width, args...)
+	if status != 0 {
+		t.Fatalf("status %d\n%s", status, text)
+	}
+	return text
+}
+
+// screened is that and the exit status; where nothing is shown, it is the error.
+func screened(t *testing.T, width int, args ...string) (string, int) {
+	t.Helper()
 	var out, errs bytes.Buffer
 	a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, env: system(), width: width}
 	root := a.root()
 	root.SetArgs(args)
-	if status := a.finish(t.Context(), a.execute(t.Context(), root)); status != 0 {
-		t.Fatalf("status %d, %s", status, errs.String())
+	status := a.finish(t.Context(), a.execute(t.Context(), root))
+	if out.Len() == 0 {
+		return errs.String(), status
 	}
-	return out.String()
+	return out.String(), status
 }
 
 func TestAListFitsTheScreen(t *testing.T) {
@@ -125,27 +137,67 @@ func TestExplainIsWrappedOnAScreenOnly(t *testing.T) {
 			t.Errorf("a line of %d: %s", n, line)
 		}
 	}
-	plain, _, _ := answer(t, "explain", "--dir", root, "b8bf69d7")
-	if join := strings.Join(strings.Fields(text), " "); join != strings.Join(strings.Fields(plain), " ") {
-		t.Errorf("the words differ:\n%s\n%s", text, plain)
+	piped, _, _ := answer(t, "explain", "--dir", root, "b8bf69d7")
+	if squeezed(text) != squeezed(piped) {
+		t.Errorf("the words differ:\n%s\n%s", text, piped)
 	}
 }
 
-func TestWordsAreNotBroken(t *testing.T) {
-	for _, c := range []struct {
-		text  string
-		width int
-		want  []string
-	}{
-		{"", 5, []string{""}},
-		{"one two three", 0, []string{"one two three"}},
-		{"one two three", 7, []string{"one two", "three"}},
-		{"a verylongword b", 4, []string{"a", "verylongword", "b"}},
-		{"äöü äöü", 3, []string{"äöü", "äöü"}},
-	} {
-		if got := wrap(c.text, c.width); !slices.Equal(got, c.want) {
-			t.Errorf("wrap(%q, %d) = %q, want %q", c.text, c.width, got, c.want)
+// What a person reads on a phone: every line fits, and what is left to a terminal to
+// break is a command to copy, on a line of its own.
+func TestEveryAnswerFitsANarrowScreen(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	root := recorded(t, "01-four-sellers-settled", "02-settle-timeout", "03-insufficient-funds", "05-verify-declined", "06-walk-away", "14-long-run")
+	names, err := filepath.Glob(filepath.Join(root, "events", "*.ndjson"))
+	if err != nil || len(names) < 6 {
+		t.Fatal(names, err)
+	}
+	for i, tail := range []string{"{broken}\n", `{"a":`} { // a damaged run, and one that ends too early
+		f, err := os.OpenFile(names[i], os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
 		}
+		if _, err := f.WriteString(tail); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	unsettled := []string{"1796030990969", "b8bf69d7"}
+	for _, c := range []struct {
+		name   string
+		args   []string
+		status int
+	}{
+		{"list", []string{"list"}, 0},
+		{"a page of list", []string{"list", "--limit", "3"}, 0},
+		{"a list of nothing", []string{"list", "--counterparty", "a-seller-nobody-ever-paid-anything.example", "--template", "x402-seller"}, 0},
+		{"status", []string{"status"}, 0},
+		{"status of every run", []string{"status", "--runs"}, 0},
+		{"receipt", append([]string{"receipt"}, unsettled...), 0},
+		{"explain", append([]string{"explain"}, unsettled...), 0},
+		{"doctor", []string{"doctor"}, 3},
+		{"fsck", []string{"fsck"}, 3},
+		{"reindex", []string{"reindex"}, 0},
+		{"build", []string{"build", names[2]}, 0},
+		{"damage", []string{"damage", "list"}, 0},
+		{"headroom", []string{"headroom"}, 0},
+		{"templates", []string{"template", "list"}, 0},
+		{"one template", []string{"template", "show", "x402-buyer"}, 0},
+		{"hosts", []string{"install"}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			const width = 40
+			text, status := screened(t, width, append(c.args, "--dir", root)...)
+			if status != c.status {
+				t.Fatalf("status %d, want %d\n%s", status, c.status, text)
+			}
+			for line := range strings.Lines(text) {
+				line = strings.TrimSuffix(line, "\n")
+				if n := plain.Width(line); n > width && !strings.HasPrefix(line, "settlewatch ") {
+					t.Errorf("a line of %d: %s", n, line)
+				}
+			}
+		})
 	}
 }
 

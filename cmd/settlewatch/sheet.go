@@ -85,6 +85,18 @@ func (a *app) put(style, lead, text string) {
 	}
 }
 
+// toCopy adds a command to copy behind the words that say what it is for, or below
+// them where a line has no room for both.
+func (a *app) toCopy(words, command string) {
+	line := words + " " + oneLine(command)
+	if columns := a.columns(); columns == 0 || plain.Width(line) <= columns {
+		a.line("", line)
+		return
+	}
+	a.put("", "", words)
+	a.pasteable(command)
+}
+
 // pasteable adds a command on a line of its own that is never broken: a terminal
 // which is too narrow goes on in its next line, and still copies it as one.
 func (a *app) pasteable(command string) { a.say("%s", oneLine(command)) }

@@ -97,7 +97,7 @@ func (t *table) natural() (whole, rest int) {
 	return rest + widths[len(widths)-1], rest
 }
 
-// narrowest is what a last column is still wrapped into. A screen that leaves
+// narrowest is what a last column is still folded into. A screen that leaves
 // less shows a block a row.
 const narrowest = 20
 
@@ -106,7 +106,7 @@ func (a *app) show(t *table) {
 	t.clean()
 	columns := a.columns()
 	whole, rest := t.natural()
-	last := 0 // what the last column is wrapped into; 0 for no limit
+	last := 0 // what the last column is folded into; 0 for no limit
 	if columns > 0 && whole > columns {
 		if last = columns - rest; last < narrowest {
 			if t.head != nil {
@@ -131,7 +131,7 @@ func (a *app) showRow(style string, cells []string, widths []int, last int) {
 	for i, cell := range cells {
 		at := plain.Width(line)
 		if i == len(widths)-1 {
-			for j, part := range wrap(cell, last) {
+			for j, part := range plain.Fold(cell, last) {
 				if j > 0 {
 					a.line(style, line)
 					line = strings.Repeat(" ", at)
@@ -173,29 +173,7 @@ func (a *app) line(style, text string) {
 	a.out.WriteByte('\n')
 }
 
-// wrap breaks a text between words into lines of at most width columns; 0
-// means one line. A word that is longer stays whole: it may be copied.
-func wrap(text string, width int) []string {
-	if width <= 0 || plain.Width(text) <= width {
-		return []string{text}
-	}
-	var lines []string
-	line, length := "", 0
-	for word := range strings.SplitSeq(text, " ") {
-		n := plain.Width(word)
-		if line != "" && length+1+n > width {
-			lines = append(lines, line)
-			line, length = "", 0
-		}
-		if line != "" {
-			line, length = line+" ", length+1
-		}
-		line, length = line+word, length+n
-	}
-	return append(lines, line)
-}
-
-// tell adds clean text, on a screen wrapped to its width. Further lines of a
+// tell adds clean text, on a screen folded to its width. Further lines of a
 // paragraph begin below its first word, behind a mark and spaces.
 func (a *app) tell(text string) {
 	columns := a.columns()
@@ -212,7 +190,7 @@ func (a *app) tell(text string) {
 			}
 			return ' '
 		}, line[:len(line)-len(body)])
-		for i, part := range wrap(body, columns-indent) {
+		for i, part := range plain.Fold(body, columns-indent) {
 			if i > 0 {
 				mark = below
 			}

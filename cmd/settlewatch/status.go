@@ -102,10 +102,10 @@ func (a *app) showStatus(s *ingest.Status, runs []string, every bool, o rootOpti
 		a.say("")
 		a.say("runs by file name, the latest last:")
 		for _, id := range runs {
-			a.say("%s", plain.Clean(id, plain.Explanation))
+			a.put("", "", plain.Clean(id, plain.Explanation))
 		}
 	case len(runs) > newest:
-		a.say("every run: settlewatch status --runs%s", oneLine(o.repeat()))
+		a.toCopy("every run:", "settlewatch status --runs"+o.repeat())
 	}
 	if len(s.TornRuns) > 0 {
 		a.say("")

@@ -188,7 +188,7 @@ func (a *app) showTemplate(r *assemble.Resolved) {
 	if r.Origin != assemble.OriginBuiltin {
 		from += ", " + plain.Quote(r.Path, plain.Detail)
 	}
-	a.say("%s, version %s (%s)", plain.Clean(r.Name, plain.Detail), version64(r.Version), from)
+	a.put("", "", plain.Clean(r.Name, plain.Detail)+", version "+version64(r.Version)+" ("+from+")")
 	a.say("")
 	t := table{head: []string{"STAGE", "REQUIRED", "WITNESSED BY"}}
 	for _, s := range r.Stages {
@@ -261,8 +261,8 @@ that one.`,
 			a.answer(object{{"shape", "template-new/1"}, {"name", args[0]}, {"from", from}, {"path", file}})
 			return nil
 		}
-		a.say("wrote %s", plain.Quote(file, plain.Detail))
-		a.say("edit it, then: settlewatch template show %s%s", args[0], oneLine(o.repeat()))
+		a.put("", "", "wrote "+plain.Quote(file, plain.Detail))
+		a.toCopy("edit it, then:", "settlewatch template show "+args[0]+o.repeat())
 		return nil
 	})
 	o.templateFlags(c)
