@@ -186,6 +186,12 @@ func build(t Traces, o Options, over transport) (*service, error) {
 	return s, nil
 }
 
+// Check refuses what no server offers.
+func (o Options) Check() error {
+	_, err := choose(o)
+	return err
+}
+
 // choose looks toolset names up. One that was asked for by name and has nobody to ask
 // is an error: an agent without its tools pays unchecked.
 func choose(o Options) ([]toolset, error) {

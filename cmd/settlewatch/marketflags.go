@@ -83,9 +83,9 @@ func (o *marketOptions) fromEnvironment(getenv func(string) string) error {
 	return nil
 }
 
-// startMarket makes the client of the toolset market, where that is on. It holds
+// makeMarket makes the client of the toolset market, where that is on. It holds
 // what was configured to the rules and asks nobody.
-func (a *app) startMarket(o *serveOptions) error {
+func (a *app) makeMarket(o *serveOptions) error {
 	m := &o.market
 	if !slices.Contains(o.toolsets, marketToolset) {
 		if m.given() {
@@ -109,6 +109,17 @@ func (a *app) startMarket(o *serveOptions) error {
 	if err != nil {
 		return err
 	}
+	m.client = client
+	return nil
+}
+
+// startMarket prepares the process for the toolset market, where that is on, and says
+// whom it will ask.
+func (a *app) startMarket(o *serveOptions) {
+	client := o.market.client
+	if client == nil {
+		return
+	}
 	// The library tells the standard logger of answers nobody has asked for, in the
 	// words of who sent them. Nothing here speaks through it.
 	log.SetOutput(io.Discard)
@@ -116,10 +127,8 @@ func (a *app) startMarket(o *serveOptions) error {
 	// them. Where SSL_CERT_FILE names them, the process may have given that file up by
 	// then. What fails here fails again there, with an error for the question.
 	_, _ = x509.SystemCertPool()
-	m.client = client
 	o.listing = client.Recall
 	a.note("market: public offers are read from %s", strings.Join(client.Origins(), ", "))
-	return nil
 }
 
 // tools is what answers the toolset, nil where it is off.

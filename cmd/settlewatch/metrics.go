@@ -31,14 +31,22 @@ type metered struct {
 	at  netip.AddrPort
 }
 
+// metricsAddress is where metrics are shown, zero for nowhere.
+func (o *metricsOptions) metricsAddress() (at netip.AddrPort, err error) {
+	if o.metrics == "" {
+		return at, nil
+	}
+	if at, err = metrics.Address(o.metrics); err != nil {
+		return at, errcode.New(errcode.Usage, "--metrics 127.0.0.1:9464", "show metrics at %s: %v", plain.Quote(o.metrics, plain.Detail), err)
+	}
+	return at, nil
+}
+
 // meter counts what a server answers, nil where nobody asked for it.
 func (a *app) meter(s *serving) (*metered, error) {
-	if s.options.metrics == "" {
-		return nil, nil
-	}
-	at, err := metrics.Address(s.options.metrics)
-	if err != nil {
-		return nil, errcode.New(errcode.Usage, "--metrics 127.0.0.1:9464", "show metrics at %s: %v", plain.Quote(s.options.metrics, plain.Detail), err)
+	at, err := s.options.metricsAddress()
+	if err != nil || !at.IsValid() {
+		return nil, err
 	}
 	m := &metered{at: at, set: metrics.New(s.root.life, version(), func(ctx context.Context) metrics.Reading { return reading(ctx, s.root, a.env.now) })}
 	s.guard = countedGuard{s.guard, m.set}

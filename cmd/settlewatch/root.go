@@ -168,23 +168,26 @@ func operands(least, most int) cobra.PositionalArgs {
 func (a *app) command(c *cobra.Command, answer func(ctx context.Context, args []string) error) *cobra.Command {
 	c.DisableFlagsInUseLine = true
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		var blank error
-		cmd.Flags().Visit(func(f *pflag.Flag) {
-			// A blank path would quietly mean the working directory (trace
-			// contract, section 1), any other blank value that the flag was not
-			// given: most likely a variable was empty, and what it was to choose
-			// must not be everything.
-			if kind := f.Value.Type(); (kind == "path" || kind == "string") && strings.TrimSpace(f.Value.String()) == "" {
-				blank = usage("--%s is blank", f.Name)
-			}
-		})
-		if blank != nil {
-			return blank
+		if err := noBlankFlag(cmd.Flags()); err != nil {
+			return err
 		}
 		a.began = true
 		return answer(cmd.Context(), args)
 	}
 	return c
+}
+
+// noBlankFlag refuses a flag that was given a blank value. A blank path would quietly
+// mean the working directory (trace contract, section 1), any other blank value that
+// the flag was not given: most likely a variable was empty, and what it was to choose
+// must not be everything.
+func noBlankFlag(f *pflag.FlagSet) (err error) {
+	f.Visit(func(f *pflag.Flag) {
+		if kind := f.Value.Type(); (kind == "path" || kind == "string") && strings.TrimSpace(f.Value.String()) == "" {
+			err = usage("--%s is blank", f.Name)
+		}
+	})
+	return err
 }
 
 // path is the value of a flag that names a file or directory.

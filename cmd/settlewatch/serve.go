@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/settlewatch/settlewatch/guard"
+	"github.com/settlewatch/settlewatch/guard/approval"
 	"github.com/settlewatch/settlewatch/guard/decision"
 	"github.com/settlewatch/settlewatch/ingest"
 	"github.com/settlewatch/settlewatch/internal/errcode"
@@ -73,21 +74,12 @@ without it this program opens no connection.`,
 // runServe is told where the options are: the flags, and what the environment sets in
 // their place, point there.
 func (a *app) runServe(ctx context.Context, o *serveOptions) error {
-	if err := positive("sync-timeout", o.syncTimeout); err != nil {
-		return err
-	}
-	host, err := o.hostBound()
-	if err != nil {
-		return err
-	}
-	if err := a.startMarket(o); err != nil {
-		return err
-	}
 	defer o.market.close()
-	overHTTP, err := a.overHTTP(o)
+	host, overHTTP, err := a.holds(o)
 	if err != nil {
 		return err
 	}
+	a.startMarket(o)
 	if err := a.startPolicy(o); err != nil {
 		return err
 	}
@@ -121,6 +113,34 @@ func (a *app) runServe(ctx context.Context, o *serveOptions) error {
 	}
 	defer end()
 	return mcp.ServeStdio(ctx, s.traces, a.offered(s), a.stdin, a.stdout)
+}
+
+// holds refuses what no server starts with, and completes the options by the
+// environment. It opens, reads and asks nothing: what it refuses shows in the flags.
+func (a *app) holds(o *serveOptions) (host approval.Host, overHTTP bool, err error) {
+	if err = positive("sync-timeout", o.syncTimeout); err != nil {
+		return host, false, err
+	}
+	if host, err = o.hostBound(); err != nil {
+		return host, false, err
+	}
+	if err = a.makeMarket(o); err != nil {
+		return host, false, err
+	}
+	if overHTTP, err = a.overHTTP(o); err != nil {
+		return host, false, err
+	}
+	if overHTTP {
+		if err = o.http.config.Check(); err != nil {
+			return host, false, err
+		}
+		// Whoever is asked later; that there is somebody counts.
+		if err = a.offered(&serving{options: o, guard: lateGuard{}, asks: lateGuard{}}).Check(); err != nil {
+			return host, false, err
+		}
+	}
+	_, err = o.metricsAddress()
+	return host, overHTTP, err
 }
 
 // startPolicy reads the policy a server judges by and says on stderr which it is

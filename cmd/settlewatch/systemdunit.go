@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"net/netip"
 	"net/url"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
@@ -35,7 +37,8 @@ Its first lines say what it needs: the user, read access to the run files, and a
 of tokens. The unit starts this program where it lies now: put it where services may read
 it, such as /usr/local/bin, first. In a home or in /tmp the service does not see it.
 
-What stands behind -- is added to the command that serves, for example
+What stands behind -- is added to the command that serves, and refused where serve would
+refuse it; only the verifier of tokens may be left to the unit's environment. For example
 settlewatch systemd-unit --dir /srv/agent/.trace -- --guard-config /etc/settlewatch/policy.json`,
 		Args: operands(0, maxUnitFlags),
 	}, func(_ context.Context, args []string) error { return a.runSystemdUnit(string(dir), args) })
@@ -48,18 +51,12 @@ const maxUnitFlags = 64
 
 func (a *app) runSystemdUnit(dir string, more []string) error {
 	if !filepath.IsAbs(dir) {
-		return usage("--dir takes an absolute path here, not %s: a unit starts in no directory of yours", plain.Quote(dir, plain.Detail))
+		return needsAbsolute("dir", dir)
 	}
 	dir = filepath.Clean(dir)
-	serve, o := a.serve()
-	if err := serve.ParseFlags(more); err != nil {
-		return flagError(err)
-	}
-	if rest := serve.Flags().Args(); len(rest) > 0 {
-		return usage("only flags of serve stand behind --, not %s", plain.Quote(rest[0], plain.Detail))
-	}
-	if o.dir != defaultDir || o.guardDir != "" {
-		return usage("--dir stands before --, and the unit has a guard directory of its own")
+	o, err := a.unitFlags(more)
+	if err != nil {
+		return err
 	}
 	program, err := a.env.executable()
 	if err != nil {
@@ -79,6 +76,61 @@ func (a *app) runSystemdUnit(dir string, more []string) error {
 		"{{network}}", unitNetwork(o),
 	).Replace(unitText))
 	return nil
+}
+
+// unitFlags reads what stands behind --, and refuses what serve would refuse at the
+// start of the unit: that is found out here, and not in the journal. The environment
+// is the unit's and not ours; of what may stand there only the verifier of tokens is
+// taken to be, as the unit says itself. Files are for the service to read.
+func (a *app) unitFlags(more []string) (*serveOptions, error) {
+	env := a.env
+	env.getenv = func(string) string { return "" }
+	there := &app{stderr: a.stderr, env: env}
+	serve, o := there.serve()
+	f := serve.Flags()
+	switch err := serve.ParseFlags(more); {
+	case errors.Is(err, pflag.ErrHelp):
+		return nil, usage("help is no server: settlewatch serve --help")
+	case err != nil:
+		return nil, flagError(err)
+	}
+	if rest := f.Args(); len(rest) > 0 {
+		return nil, usage("only flags of serve stand behind --, not %s", plain.Quote(rest[0], plain.Detail))
+	}
+	if f.Changed("dir") || f.Changed("guard-dir") {
+		return nil, usage("--dir stands before --, and the unit has a guard directory of its own")
+	}
+	if err := noBlankFlag(f); err != nil {
+		return nil, err
+	}
+	var relative error
+	f.Visit(func(f *pflag.Flag) {
+		if f.Value.Type() == "path" && !filepath.IsAbs(f.Value.String()) {
+			relative = needsAbsolute(f.Name, f.Value.String())
+		}
+	})
+	if relative != nil {
+		return nil, relative
+	}
+	if o.http.config.Addr == "" {
+		o.http.config.Addr = unitHTTP
+	}
+	if auth := &o.http.config.Auth; !o.http.config.NoAuth {
+		if auth.Issuer == "" {
+			auth.Issuer = "https://issuer.example"
+		}
+		if o.http.jwks == "" && o.http.secret == "" {
+			o.http.jwks = "/etc/settlewatch/jwks.json"
+		}
+	}
+	defer o.market.close()
+	_, _, err := there.holds(o)
+	return o, err
+}
+
+// needsAbsolute refuses a path that depends on where somebody stands.
+func needsAbsolute(flag, value string) error {
+	return usage("--%s takes an absolute path here, not %s: a unit starts in no directory of yours", flag, plain.Quote(value, plain.Detail))
 }
 
 // unitHome hides the homes of people from the service, and lets it see the trace

@@ -78,12 +78,11 @@ func TestAUnitStaysOnLoopbackUnlessItIsToDial(t *testing.T) {
 		args   []string
 		closed bool
 	}{
-		"no market":              {nil, true},
-		"a market":               {market, false},
-		"a proxy on loopback":    {append(slices.Clip(market), "--market-proxy", "socks5h://[::1]:9050"), true},
-		"a proxy by name":        {append(slices.Clip(market), "--market-proxy", "socks5h://localhost:9050"), true},
-		"a proxy elsewhere":      {append(slices.Clip(market), "--market-proxy", "socks5h://10.0.0.7:9050"), false},
-		"a proxy that is no URL": {append(slices.Clip(market), "--market-proxy", "127.0.0.1:9050"), false},
+		"no market":           {nil, true},
+		"a market":            {market, false},
+		"a proxy on loopback": {append(slices.Clip(market), "--market-proxy", "socks5h://[::1]:9050"), true},
+		"a proxy by name":     {append(slices.Clip(market), "--market-proxy", "socks5h://localhost:9050"), true},
+		"a proxy elsewhere":   {append(slices.Clip(market), "--market-proxy", "socks5h://10.0.0.7:9050"), false},
 	} {
 		unit, errs, status := printUnit(t, "/usr/local/bin/settlewatch", c.args...)
 		if closed := strings.Contains(unit, "\nIPAddressDeny=any\nIPAddressAllow=localhost\n"); status != 0 || closed != c.closed {
@@ -103,10 +102,90 @@ func TestAUnitIsNotPrintedForWhatItCannotServe(t *testing.T) {
 		{[]string{"--", "stray"}, "only flags of serve stand behind --"},
 		{[]string{"--", "--dir", "/elsewhere"}, "--dir stands before --"},
 		{[]string{"--", "--guard-dir", "/elsewhere"}, "--dir stands before --"},
+		{[]string{"--", "--dir", ".trace"}, "--dir stands before --"},
+		{[]string{"--", "--help"}, "help is no server"},
+		{[]string{"--", "--guard-config", "policy.json"}, "--guard-config takes an absolute path here"},
+		{[]string{"--", "--auth-jwks", "jwks.json"}, "--auth-jwks takes an absolute path here"},
 	} {
 		if unit, errs, status := printUnit(t, "/usr/local/bin/settlewatch", c.args...); status != 2 || unit != "" || !strings.Contains(errs, c.want) {
 			t.Errorf("%q: exit status %d, printed %q, said %s", c.args, status, unit, errs)
 		}
+	}
+}
+
+// What serve refuses for its flags alone, the unit's command would be refused for at
+// every start. Both say the same.
+func TestAUnitIsNotPrintedForWhatServeRefuses(t *testing.T) {
+	market := []string{"--toolset", "market", "--market-instance", "https://market.example"}
+	for _, c := range []struct {
+		name  string
+		flags []string
+	}{
+		{"an unknown flag", []string{"--no-such-flag"}},
+		{"a value of another kind", []string{"--http-rate", "many"}},
+		{"a flag without its value", []string{"--guard-config"}},
+		{"a blank value", []string{"--guard-config", " "}},
+		{"a blank address", []string{"--http", ""}},
+		{"tokens and no tokens", []string{"--http-insecure-no-auth", "--auth-issuer", "https://issuer.example"}},
+		{"two verifiers", []string{"--auth-issuer", "https://issuer.example", "--auth-jwks", "/k", "--auth-hmac-secret", "/s"}},
+		{"an issuer that is no URL", []string{"--auth-issuer", "issuer"}},
+		{"an address that may not be bound", []string{"--http", "10.0.0.7:8124"}},
+		{"no address", []string{"--http", "elsewhere:8124"}},
+		{"every host", []string{"--http-allowed-host", "*"}},
+		{"every origin", []string{"--http-allowed-origin", "*"}},
+		{"every proxy", []string{"--http-trusted-proxy", "0.0.0.0/0"}},
+		{"no request at all", []string{"--http-rate", "0"}},
+		{"a deadline that is none", []string{"--http-timeout", "idle=0s"}},
+		{"no time for a check", []string{"--sync-timeout", "0s"}},
+		{"an unknown toolset", []string{"--toolset", "bogus"}},
+		{"a toolset for a terminal", []string{"--toolset", "operator"}},
+		{"a market without an instance", []string{"--toolset", "market"}},
+		{"an instance without the market", market[2:]},
+		{"an answer of any size", append(slices.Clip(market), "--market-max-body", "-1")},
+		{"a proxy that is no URL", append(slices.Clip(market), "--market-proxy", "127.0.0.1:9050")},
+		{"metrics for everybody", []string{"--metrics", "0.0.0.0:9464"}},
+		{"an argument of the host that is none", []string{"--host-bound", "name"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			verifier := []string{"--auth-issuer", "https://issuer.example", "--auth-jwks", "/etc/settlewatch/jwks.json"}
+			if slices.ContainsFunc(c.flags, func(flag string) bool { return strings.HasPrefix(flag, "--auth-") }) {
+				verifier = nil
+			}
+			serve := slices.Concat([]string{"serve", "--dir", t.TempDir(), "--http", unitHTTP}, verifier, c.flags)
+			if c.name == "an issuer that is no URL" {
+				serve = append(serve, "--auth-jwks", "/etc/settlewatch/jwks.json")
+			}
+			_, want, status := answer(t, serve...)
+			if status != 2 {
+				t.Fatalf("serve ends with %d: %s", status, want)
+			}
+			// A hint names the command that was called; the rest is the same.
+			said := func(text string) string {
+				text = text[strings.Index(text, "error: "):]
+				before, hint, _ := strings.Cut(text, ". try: settlewatch ")
+				if hint != "" {
+					return before
+				}
+				return text
+			}
+			unit, errs, status := printUnit(t, "/usr/local/bin/settlewatch", append([]string{"--"}, c.flags...)...)
+			if status != 2 || unit != "" || said(errs) != said(want) {
+				t.Errorf("exit status %d, printed %q, said\n%swant\n%s", status, unit, errs, want)
+			}
+		})
+	}
+}
+
+// The environment of whoever prints a unit is not the unit's.
+func TestAUnitOwesNothingToTheShellItIsPrintedIn(t *testing.T) {
+	t.Setenv("SETTLEWATCH_HTTP_RATE", "nonsense")
+	t.Setenv("SETTLEWATCH_HTTP_INSECURE_NO_AUTH", "true")
+	t.Setenv("MORPHIT_MCP_INSTANCE_URL", "https://market.example")
+	if _, errs, status := printUnit(t, "/usr/local/bin/settlewatch", "--", "--auth-issuer", "https://issuer.example"); status != 0 {
+		t.Errorf("exit status %d: %s", status, errs)
+	}
+	if _, errs, status := printUnit(t, "/usr/local/bin/settlewatch", "--", "--toolset", "market"); status != 2 || !strings.Contains(errs, "no instance is named") {
+		t.Errorf("exit status %d: %s", status, errs)
 	}
 }
 

@@ -151,6 +151,12 @@ type plan struct {
 	public  *url.URL // nil if derived
 }
 
+// Check refuses what Listen would refuse before it reads a file or binds.
+func (c Config) Check() error {
+	_, err := c.check()
+	return err
+}
+
 // check reads a configuration and refuses what is wrong with it.
 func (c Config) check() (*plan, error) {
 	p := &plan{Config: c, hosts: map[string]bool{}, origins: map[string]bool{}}
