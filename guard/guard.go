@@ -62,6 +62,10 @@ type Options struct {
 	Checkpoint  string        // file to keep a checkpoint of the log in, "" for none
 	Log         *slog.Logger  // nil discards
 
+	// Decisions is the log in Dir, where it is open already; it is not read again if
+	// it goes by the policy's operators. Checkpoint and LockWait are then its own.
+	Decisions *decision.Log
+
 	// Receipts of version 1 of the approvals protocol count under HMAC, nil for
 	// never; and stand for a person only with AllowHMAC, since whoever can verify
 	// one could have made it (approvals contract, section 9.3).
@@ -114,6 +118,9 @@ func New(o Options) (*Guard, error) {
 	g.hash = g.policy.Hash()
 	g.buyer = assemble.Shipped(assemble.DefaultTemplate)
 	var err error
+	if g.log = o.Decisions; g.log != nil && g.log.GoesBy(g.policy.Operators) {
+		return g, nil
+	}
 	g.log, err = decision.Open(decision.Options{
 		Dir: o.Dir, Now: o.Now, LockWait: o.LockWait, Operators: g.policy.Operators, Checkpoint: o.Checkpoint, Log: g.say,
 	})

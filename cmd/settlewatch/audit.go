@@ -408,13 +408,13 @@ func (a *app) policyOf(ctx context.Context, o *guarded) (*policyFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	logged, err := loggedPolicy(ctx, a, dir)
+	root, missing := o.resolve()
+	_, logged, err := a.readLog(ctx, dir, root, &o.guardOptions)
 	if err != nil {
 		return nil, err
 	}
-	root, err := o.resolve()
-	if err != nil && o.guardDir == "" {
-		return nil, err
+	if missing != nil && o.guardDir == "" {
+		return nil, missing
 	}
 	p, err := o.readPolicy(root, logged)
 	if err != nil {

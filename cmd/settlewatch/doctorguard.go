@@ -14,7 +14,7 @@ import (
 // approvals count, and the decisions log.
 func (a *app) checkGuard(ctx context.Context, d *findings, o *guarded, root string) {
 	dir := o.guardAt(root)
-	logged, err := loggedPolicy(ctx, a, dir)
+	log, logged, err := a.readLog(ctx, dir, root, &o.guardOptions)
 	if err != nil {
 		d.fail("decisions", err)
 		return
@@ -33,7 +33,13 @@ func (a *app) checkGuard(ctx context.Context, d *findings, o *guarded, root stri
 	if err == nil || logged != nil {
 		d.operators(operators)
 	}
-	a.decisions(ctx, d, o, dir, operators)
+	if !log.GoesBy(operators) {
+		if log, err = decision.Open(decision.Options{Dir: dir, Now: a.env.now, Operators: operators}); err != nil {
+			d.fail("decisions", err)
+			return
+		}
+	}
+	decisions(ctx, d, o, log)
 }
 
 func (a *app) policyFindings(d *findings, o *guarded, root string, p *policyFile, logged *decision.Policy) {
@@ -77,13 +83,9 @@ func (d *findings) operators(operators []decision.Operator) {
 }
 
 // decisions verifies the log and says what of it counts for nothing.
-func (a *app) decisions(ctx context.Context, d *findings, o *guarded, dir string, operators []decision.Operator) {
+func decisions(ctx context.Context, d *findings, o *guarded, log *decision.Log) {
 	again := func(command string) string { return "settlewatch " + command + o.rootOptions.repeat() }
-	log, err := decision.Open(decision.Options{Dir: dir, Now: a.env.now, Operators: operators})
-	var s *decision.State
-	if err == nil {
-		s, err = log.Read(ctx)
-	}
+	s, err := log.Read(ctx)
 	var broken *decision.Unsound
 	if errors.As(err, &broken) {
 		where := ""

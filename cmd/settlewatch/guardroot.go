@@ -27,11 +27,12 @@ func (a *app) openGuard(ctx context.Context, o rootOptions, g guardOptions) (*gu
 		return nil, nil, err
 	}
 	start := g.start
+	var log *decision.Log
 	if start == nil {
 		// A person decides under the policy the server judges by, which the log
 		// names (guard contract, section 2).
-		logged, err := loggedPolicy(ctx, a, o.guardAt(real))
-		if err != nil {
+		var logged *decision.Policy
+		if log, logged, err = a.readLog(ctx, o.guardAt(real), real, &g); err != nil {
 			return nil, nil, err
 		}
 		p, err := g.readPolicy(real, logged)
@@ -58,7 +59,9 @@ func (a *app) openGuard(ctx context.Context, o rootOptions, g guardOptions) (*gu
 	if err != nil {
 		return nil, nil, err
 	}
-	made, err := guard.New(a.guardOf(x, x.GuardDir(), o, g, start, start.fault))
+	how := a.guardOf(x, x.GuardDir(), o, g, start, start.fault)
+	how.Decisions = log
+	made, err := guard.New(how)
 	if err != nil {
 		return nil, nil, errors.Join(err, x.Close())
 	}
@@ -83,7 +86,7 @@ func (a *app) guardOf(x guard.Index, dir string, r rootOptions, g guardOptions, 
 // guardFor is the guard of an index that is open already, for a command that shows
 // how things stand: a policy that cannot be read is one of them.
 func (a *app) guardFor(ctx context.Context, x *ingest.Indexer, g guardOptions) (*guard.Guard, error) {
-	logged, err := loggedPolicy(ctx, a, x.GuardDir())
+	log, logged, err := a.readLog(ctx, x.GuardDir(), x.Root(), &g)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +103,9 @@ func (a *app) guardFor(ctx context.Context, x *ingest.Indexer, g guardOptions) (
 			start.path = cmp.Or(start.path, logged.Path)
 		}
 	}
-	return guard.New(a.guardOf(x, x.GuardDir(), rootOptions{dir: defaultDir}, g, start, fault))
+	how := a.guardOf(x, x.GuardDir(), rootOptions{dir: defaultDir}, g, start, fault)
+	how.Decisions = log
+	return guard.New(how)
 }
 
 // resolutions are what people found out about operations, nil for each of which
@@ -139,15 +144,27 @@ func (o rootOptions) absolute() string {
 	return o.repeat()
 }
 
-// loggedPolicy is the policy line of the log that people's commands go by, nil for
-// none: the last one, unless an earlier one named operators. An agent that can run
-// commands can have a policy of its own written down; it must not be the one a person
-// decides under without knowing. What can be read of an unsound log is enough to find
-// the policy by: the command itself says what is wrong with the log.
-func loggedPolicy(ctx context.Context, a *app, dir string) (*decision.Policy, error) {
-	log, err := decision.Open(decision.Options{Dir: dir, Now: a.env.now})
+// readLog opens the decisions log a person's command goes by, reads it, and gives the
+// policy line it names. What can be read of an unsound log is enough to find the policy
+// by: the command itself says what is wrong with the log.
+//
+// Whose signatures count in it stands in the policy the log names. A log is verified
+// once, so the operators it is opened with are found at a glance; where the policy
+// turns out to have others, whoever asks of the log opens it again.
+func (a *app) readLog(ctx context.Context, dir, root string, g *guardOptions) (*decision.Log, *decision.Policy, error) {
+	how := decision.Options{Dir: dir, Now: a.env.now, Log: a.log(slog.LevelWarn)}
+	log, err := decision.Open(how)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	var likely *decision.Policy
+	if g.config == "" {
+		likely, _ = peoples(log.Glance(ctx))
+	}
+	if how.Operators = g.operatorsOf(root, likely); len(how.Operators) > 0 {
+		if by, err := decision.Open(how); err == nil { // else the policy's own error is said where it is used
+			log = by
+		}
 	}
 	s, err := log.Read(ctx)
 	var unsound *decision.Unsound
@@ -155,15 +172,38 @@ func loggedPolicy(ctx context.Context, a *app, dir string) (*decision.Policy, er
 		s, err = unsound.State, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	last, manned := s.Policy(), s.MannedPolicy()
+	logged, other := peoples(s.Policy(), s.MannedPolicy())
+	if other != nil {
+		a.note("warning: the log names the policy %s last, and before it %s, which has operators: this goes by the latter. If an agent may have run commands here, look at the log. try: --guard-config FILE",
+			policyName(other.Path), policyName(logged.Path))
+	}
+	return log, logged, nil
+}
+
+// peoples is the policy line of a log that people's commands go by, nil for none: the
+// last one, unless an earlier one named operators, which then is the other. An agent
+// that can run commands can have a policy of its own written down; it must not be the
+// one a person decides under without knowing.
+func peoples(last, manned *decision.Policy) (goesBy, other *decision.Policy) {
 	if manned == nil || manned.Path == last.Path {
 		return last, nil
 	}
-	a.note("warning: the log names the policy %s last, and before it %s, which has operators: this goes by the latter. If an agent may have run commands here, look at the log. try: --guard-config FILE",
-		policyName(last.Path), policyName(manned.Path))
-	return manned, nil
+	return manned, last
+}
+
+// operatorsOf are the operators a command goes by: those of the policy file, or as the
+// log has them where that cannot be read.
+func (o *guardOptions) operatorsOf(root string, logged *decision.Policy) []decision.Operator {
+	p, err := o.readPolicy(root, logged)
+	switch {
+	case err == nil:
+		return p.policy.Operators
+	case logged != nil:
+		return logged.Operators
+	}
+	return nil
 }
 
 func policyName(path string) string {

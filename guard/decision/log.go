@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -139,6 +140,38 @@ func publicKey(s string) (ed25519.PublicKey, error) {
 func (l *Log) nothing() look {
 	f := newFold(l.operators)
 	return look{verifier: newVerifier(), fold: f, state: f.snapshot()}
+}
+
+// GoesBy reports whether these are the operators whose signatures loosen here.
+func (l *Log) GoesBy(operators []Operator) bool { return slices.Equal(l.o.Operators, operators) }
+
+// policyMark is in the canonical text of every policy line and of no other.
+var policyMark = []byte(`"type":"policy"`)
+
+// Glance gives [State.Policy] and [State.MannedPolicy] as they will be when the log
+// verifies. It verifies nothing, at a small part of what that costs: good for a guess
+// at how a log is to be opened, which has to be held to what Read gives.
+func (l *Log) Glance(ctx context.Context) (last, manned *Policy) {
+	dir, err := l.o.FS.Dir(l.o.Dir, false)
+	if err != nil {
+		return nil, nil
+	}
+	defer func() { _ = dir.Close() }() // it was only read through
+	f, info, err := dir.Open(FileName)
+	if err != nil {
+		return nil, nil
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	seen := newFold(nil)
+	_ = eachLine(ctx, f, 0, info.Size, func(raw []byte) error { // what was seen so far is a guess as well
+		if bytes.Contains(raw, policyMark) {
+			if in := lenient(raw, l.o.Now()); in != nil {
+				seen.apply(in)
+			}
+		}
+		return nil
+	})
+	return seen.policy, seen.manned
 }
 
 // Path is where the log is.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -45,6 +46,40 @@ func TestWhatIsWrittenIsChainedDurableAndSeenByOthers(t *testing.T) {
 	}
 	if fmt.Sprint(all[0]["more"]) != "1" || all[1]["more"] != nil {
 		t.Error("lines of one write say how many follow")
+	}
+}
+
+func TestAGlanceFindsThePolicyThatReadFinds(t *testing.T) {
+	f := newFixture(t)
+	for _, c := range []struct {
+		name         string
+		write        []Body
+		last, manned string // their paths
+	}{
+		{"no log", nil, "", ""},
+		{"no policy", []Body{Frozen{Scope: "all", Reason: `{"type":"policy"}`}}, "", ""},
+		{"operators", []Body{Policy{Path: "/one", Hash: testHash, Operators: []Operator{{Name: "alice", PublicKey: "AAAA"}}}}, "/one", "/one"},
+		{"another policy", []Body{Policy{Path: "/two", Hash: testHash}}, "/two", "/one"},
+	} {
+		if c.write != nil {
+			f.write(c.write...)
+		}
+		l := f.another()
+		last, manned := l.Glance(t.Context())
+		s, err := l.Read(t.Context())
+		must(t, err)
+		if !reflect.DeepEqual(last, s.Policy()) || !reflect.DeepEqual(manned, s.MannedPolicy()) {
+			t.Errorf("%s: a glance finds %+v and %+v, reading %+v and %+v", c.name, last, manned, s.Policy(), s.MannedPolicy())
+		}
+		path := func(p *Policy) string {
+			if p == nil {
+				return ""
+			}
+			return p.Path
+		}
+		if path(last) != c.last || path(manned) != c.manned {
+			t.Errorf("%s: a glance finds %+v and %+v", c.name, last, manned)
+		}
 	}
 }
 
