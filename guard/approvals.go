@@ -580,11 +580,7 @@ const notYours = "the receipt was given to somebody else"
 // 1, under a shared key (approvals contract, section 9.3). Nothing is written: it is
 // the receipt that the approval has issued.
 func (g *Guard) SharedReceipt(ctx context.Context, id string, key approval.HMACKey) (*approval.Receipt, error) {
-	s, err := g.log.Read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r, err := find(s, id)
+	s, r, err := g.found(ctx, id)
 	if err != nil {
 		return nil, err
 	}

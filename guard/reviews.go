@@ -45,16 +45,22 @@ func find(s *decision.State, id string) (*decision.ReviewState, error) {
 	}
 }
 
+// found is the log as it stands and the one review in it that an id means.
+func (g *Guard) found(ctx context.Context, id string) (*decision.State, *decision.ReviewState, error) {
+	s, err := g.log.Read(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := find(s, id)
+	return s, r, err
+}
+
 // Review answers get_review_status for a whole id or a shortened one (guard
 // contract, section 4). It waits up to wait for a pending one to be decided.
 func (g *Guard) Review(ctx context.Context, id string, wait time.Duration) (*ReviewView, error) {
 	until := g.now().Add(wait)
 	for {
-		s, err := g.log.Read(ctx)
-		if err != nil {
-			return nil, err
-		}
-		r, err := find(s, id)
+		s, r, err := g.found(ctx, id)
 		if err != nil {
 			return nil, err
 		}

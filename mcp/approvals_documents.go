@@ -10,8 +10,7 @@ import (
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
 
-// document is an answer whose text is its content, indented: clients of the protocol
-// read the text as JSON (approvals contract, section 3).
+// document is an answer whose text is its content, indented where that has room.
 func document(v any) (answer, error) {
 	var compact bytes.Buffer
 	enc := json.NewEncoder(&compact)
@@ -19,13 +18,13 @@ func document(v any) (answer, error) {
 	if err := enc.Encode(v); err != nil {
 		return answer{}, err
 	}
+	found := inJSON(bytes.TrimSpace(compact.Bytes()))
 	var indented bytes.Buffer
-	if err := json.Indent(&indented, bytes.TrimSpace(compact.Bytes()), "", "  "); err != nil {
+	if err := json.Indent(&indented, found.json, "", "  "); err != nil {
 		return answer{}, err
 	}
-	found := answer{text: indented.String(), json: bytes.TrimSpace(compact.Bytes())}
-	if !found.fits() {
-		found.text = string(found.json)
+	if spaced := (answer{text: indented.String(), json: found.json}); spaced.fits() {
+		return spaced, nil
 	}
 	return found, nil
 }

@@ -80,10 +80,6 @@ var (
 	untrustedDescribed = []string{"instance_display_name", "instance_tagline", "instance_contact", "instance_region"}
 )
 
-// offered is an answer whose text is its JSON: that is what clients of these tools
-// read (market contract, section 2).
-func offered(json []byte) answer { return answer{text: string(json), json: json} }
-
 // termsCut are the caps terms are given, one after the other, to make room.
 var termsCut = []int{plain.Explanation * 2, 500, 160, 60}
 
@@ -114,7 +110,7 @@ func (s *service) searchOrders(ctx context.Context, a arguments) (answer, error)
 // with as much of the terms as fits, else as many as fit.
 func fittingPage(page *market.Page) (found answer, rows int) {
 	for _, terms := range termsCut {
-		if found = offered(pageJSON(page, len(page.Rows), terms)); found.fits() {
+		if found = inJSON(pageJSON(page, len(page.Rows), terms)); found.fits() {
 			return found, len(page.Rows)
 		}
 	}
@@ -124,12 +120,12 @@ func fittingPage(page *market.Page) (found answer, rows int) {
 // asMany is the answer with as many of n rows as have room, and how many that is:
 // one at least, which always has.
 func asMany(n int, form func(n int) []byte) (found answer, rows int) {
-	if found = offered(form(n)); found.fits() {
+	if found = inJSON(form(n)); found.fits() {
 		return found, n
 	}
 	// The first number of rows that has no room is one more.
-	rows = max(sort.Search(n, func(rows int) bool { return !offered(form(rows)).fits() })-1, 1)
-	return offered(form(rows)), rows
+	rows = max(sort.Search(n, func(rows int) bool { return !inJSON(form(rows)).fits() })-1, 1)
+	return inJSON(form(rows)), rows
 }
 
 func pageJSON(p *market.Page, rows, terms int) []byte {
@@ -173,7 +169,7 @@ func (s *service) getListing(ctx context.Context, a arguments) (answer, error) {
 	o.dst = row.close()
 	o.way(found.Deeplink)
 	o.about(listingNote, found.Instance, untrustedListing)
-	return offered(o.close()), nil
+	return inJSON(o.close()), nil
 }
 
 // offer writes the members of the allowlist. It reports whether terms were cut.
@@ -375,5 +371,5 @@ func (s *service) describeMarket(ctx context.Context, a arguments) (answer, erro
 	in.text("documentation", d.Documentation)
 	o.dst = in.close()
 	o.about(describeNote, d.Origin, untrustedDescribed)
-	return offered(o.close()), nil
+	return inJSON(o.close()), nil
 }

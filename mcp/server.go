@@ -110,6 +110,10 @@ type answer struct {
 	json []byte
 }
 
+// inJSON is an answer whose text is its content: that is what clients of some tools
+// read (market contract, section 2; approvals contract, section 3).
+func inJSON(content []byte) answer { return answer{text: string(content), json: content} }
+
 // service is a server for one transport.
 type service struct {
 	mcp       *server.MCPServer

@@ -68,14 +68,14 @@ func riskStyle(risk string) string {
 func callCard(v *guard.ReviewView) inbox.Card {
 	call := v.Call
 	tool, resource := typed(visible(call.Tool)), typed(visible(call.Resource))
+	rows := callRows(call)
+	first := slices.IndexFunc(rows, func(r sheetRow) bool { return r.label == "policy" }) // what is done stands before it
 	c := inbox.Card{
 		ID: v.ID, Expires: v.ExpiresAt, Facts: factsOf(v), Amount: "one call of " + tool, To: resource, At: "policy " + typed(call.Policy) + ", risk " + call.Risk,
-		Whom: "for " + resource, Payee: call.Tool + "\n" + call.Resource,
-		Decisive: []inbox.Block{{Label: "call", Text: tool, Tone: inbox.Strong}, {Label: "for", Text: resource, Tone: inbox.Strong}, {Label: "risk", Text: call.Risk, Tone: tones[riskStyle(call.Risk)]}},
+		Whom: "for " + resource, Payee: call.Tool + "\n" + call.Resource, Decisive: rowBlocks(rows[:first]),
 	}
 	if call.Spend != nil {
 		c.Amount += ", " + typed(visible(call.Spend.Notional+" "+call.Spend.Asset))
-		c.Decisive = append(c.Decisive, inbox.Block{Label: "spends", Text: typed(visible(call.Spend.Notional + " " + call.Spend.Asset)), Tone: inbox.Strong})
 	}
 	c.Body = append(slices.Clone(c.Decisive), inbox.Block{}, inbox.Block{Text: "arguments " + mark("agent") + ":", Tone: inbox.Strong})
 	if beyondASCII(call.Tool + call.Resource + call.Arguments) {
@@ -87,8 +87,17 @@ func callCard(v *guard.ReviewView) inbox.Card {
 	why, rules := reasonBlocks(v)
 	c.Why = strings.Join(rules, ", ")
 	c.Body = append(append(c.Body, inbox.Block{}), why...)
-	c.Body = append(c.Body, inbox.Block{}, inbox.Block{Label: "policy", Text: typed(call.Policy) + ", version " + typed(call.PolicyVersion)}, inbox.Block{Label: "review", Text: v.ID})
+	c.Body = append(append(c.Body, inbox.Block{}), rowBlocks(rows[first:])...)
+	c.Body = append(c.Body, inbox.Block{Label: "review", Text: v.ID})
 	return c
+}
+
+// rowBlocks are rows of a sheet on a card.
+func rowBlocks(rows []sheetRow) (out []inbox.Block) {
+	for _, r := range rows {
+		out = append(out, inbox.Block{Label: r.label, Text: r.value, Tone: tones[r.style]})
+	}
+	return out
 }
 
 // showArguments shows arguments whole, however long they are.
