@@ -103,6 +103,7 @@ type exchange struct {
 	until  time.Time // when its body has to be there; zero without one, and once it is
 	status int
 	code   string
+	why    string // of a token that was refused, for the log
 }
 
 func (c *chain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -134,8 +135,14 @@ func (c *chain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				x.refuse(http.StatusInternalServerError, codeInternal)
 			}
 		}
+		answer := Answer{x.status, x.code}
+		switch x.code {
+		case "", codeGone, codeInternal: // answered, or nobody is there, or there is a line already
+		default:
+			c.refused(answer, c.clientOf(peerOf(r), r.Header).key, x.why)
+		}
 		if c.Answered != nil {
-			c.Answered(Answer{x.status, x.code})
+			c.Answered(answer)
 		}
 		if abort {
 			panic(http.ErrAbortHandler) // half an answer, or none, must not look like one
@@ -290,7 +297,8 @@ func (x *exchange) challenge(why *refused) {
 	status := http.StatusUnauthorized
 	if why.code != codeUnauthorized {
 		value += `, error="` + why.code + `"`
-		c.Log.Info("a token was refused", "why", why.why)
+		x.why = why.why
+		c.Log.Info("a token was refused", "why", why.why) // each of them, for who looks that closely
 	}
 	if why.code == codeScope {
 		status = http.StatusForbidden

@@ -149,6 +149,8 @@ type plan struct {
 	origins map[string]bool
 	proxies []netip.Prefix
 	public  *url.URL // nil if derived
+
+	refusals refusals
 }
 
 // Check refuses what Listen would refuse before it reads a file or binds.

@@ -27,7 +27,9 @@ func newDoor(l net.Listener, p *plan) *door {
 	return &door{Listener: l, plan: p, open: map[*conn]struct{}{}, count: map[netip.Prefix]int{}}
 }
 
-func (d *door) answered(a Answer) {
+// answered tells of what no request came of.
+func (d *door) answered(a Answer, c *conn) {
+	d.plan.refused(a, c.key, "")
 	if d.plan.Answered != nil {
 		d.plan.Answered(a)
 	}
@@ -40,11 +42,12 @@ func (d *door) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		peer, err := addrPort(raw.RemoteAddr())
-		if c := (&conn{Conn: raw, door: d, peer: peer.Addr(), key: keyOf(peer.Addr())}); err == nil && d.admit(c) {
+		c := &conn{Conn: raw, door: d, peer: peer.Addr(), key: keyOf(peer.Addr())}
+		if err == nil && d.admit(c) {
 			return c, nil
 		}
 		_ = raw.Close()
-		d.answered(Answer{})
+		d.answered(Answer{}, c)
 	}
 }
 
@@ -142,7 +145,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	if status == 0 {
 		return c.Conn.Write(b)
 	}
-	c.door.answered(Answer{status, code})
+	c.door.answered(Answer{status, code}, c)
 	body := errorBody(code)
 	answer := []byte("HTTP/1.1 " + strconv.Itoa(status) + " " + http.StatusText(status) +
 		"\r\nCache-Control: no-store\r\nConnection: close\r\nContent-Length: " + strconv.Itoa(len(body)) +
