@@ -64,6 +64,9 @@ func holdNotFound(id string) error {
 
 // EndHold ends any hold; it is a person's act.
 func (g *Guard) EndHold(ctx context.Context, id, note string) error {
+	if err := CheckNote("note", note); err != nil {
+		return err
+	}
 	return g.release(ctx, id, "", decision.Released{HoldID: id, Why: "released", Note: note}, func(h *decision.HoldState) error {
 		if h == nil {
 			return errcode.New(errcode.HoldNotFound, "list them with `settlewatch hold list`", "no active hold has the id %s", plain.Quote(id, plain.Detail))
@@ -115,6 +118,9 @@ func scope(counterparty string) (string, error) {
 // Freeze blocks every check, of one counterparty or, when it is "", of all (guard
 // contract, section 6). It gives the scope as it was written.
 func (g *Guard) Freeze(ctx context.Context, counterparty, reason string) (string, error) {
+	if err := CheckNote("reason", reason); err != nil {
+		return "", err
+	}
 	name, err := scope(counterparty)
 	if err != nil {
 		return "", err
@@ -127,6 +133,9 @@ func (g *Guard) Freeze(ctx context.Context, counterparty, reason string) (string
 
 // Unfreeze ends a freeze.
 func (g *Guard) Unfreeze(ctx context.Context, counterparty, reason string, by decision.Signer) error {
+	if err := CheckNote("reason", reason); err != nil {
+		return err
+	}
 	name, err := scope(counterparty)
 	if err != nil {
 		return err
@@ -152,6 +161,9 @@ func (g *Guard) Unfreeze(ctx context.Context, counterparty, reason string, by de
 // Resolve closes operations, all or none.
 func (g *Guard) Resolve(ctx context.Context, all []Resolution) error {
 	for _, r := range all {
+		if err := CheckNote("note", r.Note); err != nil {
+			return err
+		}
 		if err := g.begin(ctx, r.Signer); err != nil {
 			return err
 		}
@@ -213,6 +225,9 @@ func (g *Guard) resolved(view *store.View, s *decision.State, r Resolution) (dec
 
 // Unresolve takes a resolution back.
 func (g *Guard) Unresolve(ctx context.Context, ref decision.Ref, note string) error {
+	if err := CheckNote("note", note); err != nil {
+		return err
+	}
 	_, err := g.update(ctx, "", func(s *decision.State) ([]decision.Body, error) {
 		if s.Resolution(ref) == nil {
 			return nil, errcode.New(errcode.Input, "", "nobody has resolved this operation")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/settlewatch/settlewatch/guard/decision"
 	"github.com/settlewatch/settlewatch/internal/errcode"
@@ -152,8 +153,8 @@ func (g *Guard) Damage(ctx context.Context) ([]DamageItem, error) {
 // Acknowledge accepts the damage of a run, or of every vanished run when run is "",
 // and gives how many runs that were.
 func (g *Guard) Acknowledge(ctx context.Context, run, note string, by decision.Signer) (int, error) {
-	if strings.TrimSpace(note) == "" {
-		return 0, noNote()
+	if err := needed(note); err != nil {
+		return 0, err
 	}
 	if err := g.begin(ctx, by); err != nil {
 		return 0, err
@@ -198,6 +199,22 @@ func (g *Guard) Acknowledge(ctx context.Context, run, note string, by decision.S
 	return count, err
 }
 
-func noNote() error {
-	return errcode.New(errcode.Input, "say with --note why", "the note is missing")
+// CheckNote holds a note or a reason to what one may be: whoever takes one, a form, a
+// screen or a command, comes through here.
+func CheckNote(what, text string) error {
+	switch n := plain.Units(text); {
+	case !utf8.ValidString(text):
+		return errcode.New(errcode.Input, "type it again", "the %s is not UTF-8", what)
+	case n > plain.Note:
+		return errcode.New(errcode.Input, "shorten it; most emoji count as two", "the %s has %s characters, and at most %s are kept", what, plain.Number(int64(n)), plain.Number(plain.Note))
+	}
+	return nil
+}
+
+// needed is CheckNote for a note that must be there.
+func needed(note string) error {
+	if strings.TrimSpace(note) == "" {
+		return errcode.New(errcode.Input, "say with --note why", "the note is missing")
+	}
+	return CheckNote("note", note)
 }

@@ -2,7 +2,6 @@ package guard
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/settlewatch/settlewatch/guard/decision"
@@ -154,8 +153,8 @@ func (g *Guard) Resolutions(ctx context.Context, refs []decision.Ref) ([]*decisi
 // Baseline makes history of everything open or damaged until now, and gives how
 // much that was (guard contract, section 6).
 func (g *Guard) Baseline(ctx context.Context, note string, by decision.Signer) (open, damaged int, err error) {
-	if strings.TrimSpace(note) == "" {
-		return 0, 0, noNote()
+	if err := needed(note); err != nil {
+		return 0, 0, err
 	}
 	if err := g.begin(ctx, by); err != nil {
 		return 0, 0, err

@@ -236,6 +236,9 @@ func (g *Guard) Decide(ctx context.Context, d Decision) ([]ReviewView, error) {
 	if len(d.IDs) == 0 {
 		return nil, errcode.New(errcode.Input, "name a review", "no review was named")
 	}
+	if err := CheckNote("note", d.Note); err != nil {
+		return nil, err
+	}
 	var ids []string
 	var refusal *errcode.Error
 	s, err := g.decide(ctx, "", nil, func(view *store.View, s *decision.State) ([]decision.Body, error) {

@@ -97,6 +97,9 @@ it counts only when one of them signs it. Other freezes stay, and are named.`,
 		Args: operands(0, 0),
 	}, func(ctx context.Context, _ []string) error {
 		return a.withGuard(ctx, &o.guarded, func(g guardian, _ finder) error {
+			if err := guard.CheckNote("reason", o.reason); err != nil {
+				return err
+			}
 			act := "unfreeze every payment"
 			if o.counterparty != "" {
 				act = "unfreeze payments to " + plain.Clean(o.counterparty, whole)

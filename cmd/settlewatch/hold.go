@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+
+	"github.com/settlewatch/settlewatch/guard"
 )
 
 func (a *app) hold() *cobra.Command {
@@ -94,10 +96,11 @@ no answer came: the money may be gone, and the limit would be passed.`,
 	return c
 }
 
-// noted refuses an act without a word of why, which the record is kept for.
+// noted refuses an act without a word of why, which the record is kept for, or with
+// more of it than is kept: before a passphrase is asked for.
 func noted(flag, note string) error {
 	if note == "" {
 		return usage("--%s is needed: say why, for the record", flag)
 	}
-	return nil
+	return guard.CheckNote(flag, note)
 }

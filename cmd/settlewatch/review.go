@@ -263,6 +263,9 @@ func (a *app) reviewDecide(verb, decision, short, long string) *cobra.Command {
 func (a *app) runDecide(ctx context.Context, o decideOptions, args []string) error {
 	return a.withGuard(ctx, &o.guarded, func(g guardian, _ finder) error {
 		o.d.IDs = args
+		if err := guard.CheckNote("note", o.d.Note); err != nil {
+			return err
+		}
 		if loosens := o.d.Decision == "approved" || o.d.Decision == "reopened"; loosens && len(g.Policy().Operators) > 0 {
 			// What is signed must have been seen: it is shown before the passphrase
 			// is asked, and decided under the whole ids of what was shown.

@@ -335,6 +335,51 @@ func TestAPasteAnswersNothing(t *testing.T) {
 	equal(t, "confirmed", f.done(), []string{"approved r-4f1c22aa91d05be377c0a1e6"})
 }
 
+// A note may be as long here as anywhere, counted alike; what is too long for it is
+// said, and stays on the screen.
+func TestANoteIsAsLongAsAnywhereElse(t *testing.T) {
+	letters := strings.Repeat("ж", 1500)
+	for _, c := range []struct {
+		name, pasted, says string
+		taken              bool
+	}{
+		{"1,500 letters of two bytes", letters, "", true},
+		{"the most there may be", strings.Repeat("x", plain.Note), "", true},
+		{"a letter more", strings.Repeat("x", plain.Note+1), "the note has 2,001 characters, and at most 2,000 are kept", false},
+		{"emoji count twice", strings.Repeat("😀", plain.Note/2+1), "the note has 2,002 characters", false},
+		{"more than there is room for", strings.Repeat("x", 3*plain.Note), "the rest was not taken", false},
+	} {
+		f := inboxGuard()
+		s := sit(t, f, 80, 24, false).press("down", "enter", "r")
+		s.send(tea.PasteMsg{Content: c.pasted})
+		if strings.Contains(c.says, "taken") {
+			contains(t, c.name, s.screen(), c.says)
+			continue
+		}
+		s.press("enter")
+		if c.taken {
+			equal(t, c.name, f.done(), []string{"rejected r-4f1c22aa91d05be377c0a1e6 " + c.pasted})
+			continue
+		}
+		equal(t, c.name, f.done(), nil)
+		contains(t, c.name, s.screen(), c.says, "REJECT", string([]rune(c.pasted)[:10]))
+	}
+}
+
+// Nobody types twice what was refused.
+func TestWhatWasTypedForAnActThatFailedIsShown(t *testing.T) {
+	f := inboxGuard()
+	s := sit(t, f, 80, 24, false).press("down", "enter", "r", "the seller was warned", "space", "twice")
+	f.err = errcode.New(errcode.LogWrite, "make room", "write the decisions log: no space left")
+	s.press("enter")
+	contains(t, "screen", s.screen(), "NOT DONE", "you had typed: the seller was warned twice")
+	f = inboxGuard()
+	s = sit(t, f, 80, 24, false).press("down", "enter", "r", "too dear")
+	f.reviews[1].Status, f.reviews[1].DecidedAt = "approved", noon
+	s.press("look")
+	contains(t, "screen", s.screen(), "NOT DONE", "you had typed: too dear")
+}
+
 // Whatever is pressed, in whatever order: without the word nothing is approved, and on
 // the overview nothing is done.
 func TestNoAccidentApproves(t *testing.T) {

@@ -1,6 +1,23 @@
 package plain
 
-import "fmt"
+import (
+	"fmt"
+	"unicode/utf16"
+)
+
+// Note is how long a note or a reason may be that a person gives for the record,
+// in the units that [Units] counts.
+const Note = 2000
+
+// Units is the length of a text as a web form counts it: in characters, of which
+// those beyond the first 65,536, such as most emoji, count twice.
+func Units(text string) int {
+	n := 0
+	for _, r := range text {
+		n += max(1, utf16.RuneLen(r)) // ill-formed bytes are read as U+FFFD
+	}
+	return n
+}
 
 // Number groups the digits of a number for a person: 1,234,567.
 func Number(n int64) string {

@@ -9,8 +9,12 @@ import (
 	"github.com/settlewatch/settlewatch/internal/plain"
 )
 
-// longest bounds what is typed: a note is a sentence or two.
-const longest = 500
+const (
+	// longest bounds what is typed: a note, and the word in front of it.
+	longest = plain.Note + 32
+	// longestSecret is more than any passphrase that is typed has.
+	longestSecret = 500
+)
 
 // input is one line that is typed. What is typed last stays on the screen.
 type input struct {
@@ -20,10 +24,11 @@ type input struct {
 
 // newSecret is an input that is not shown. It has room from the start: what grows
 // leaves copies behind that nobody clears.
-func newSecret() input { return input{secret: true, text: make([]rune, 0, longest)} }
+func newSecret() input { return input{secret: true, text: make([]rune, 0, longestSecret)} }
 
-// key takes a key that is one of typing, and ignores others.
-func (in *input) key(k tea.KeyPressMsg) {
+// key takes a key that is one of typing, and ignores others. It tells whether there
+// was room for it.
+func (in *input) key(k tea.KeyPressMsg) bool {
 	switch k.String() {
 	case "backspace", "ctrl+h":
 		if len(in.text) > 0 {
@@ -33,22 +38,27 @@ func (in *input) key(k tea.KeyPressMsg) {
 	case "ctrl+u":
 		in.clear()
 	default:
-		in.add(k.Text)
+		return in.add(k.Text)
 	}
+	return true
 }
 
 // add takes typed or pasted text. A line break in it is a space: a paste must not
-// answer a question. A secret is taken as it is, but for line breaks at its end.
-func (in *input) add(text string) {
+// answer a question. A secret is taken as it is, but for line breaks at its end. What
+// there is no room for is cut, and add tells whether there was.
+func (in *input) add(text string) bool {
 	if in.secret {
-		text = strings.TrimRight(text, "\r\n")
-	} else {
-		text = plain.Clean(text, longest)
-		if room := longest - len(in.text); utf8.RuneCountInString(text) > room {
-			text = plain.Clean(text, max(0, room))
-		}
+		in.text = append(in.text, []rune(strings.TrimRight(text, "\r\n"))...)
+		return true
+	}
+	text = plain.Clean(text, longest+1) // one more than fits shows that more came
+	room := longest - len(in.text)
+	fits := utf8.RuneCountInString(text) <= room
+	if !fits {
+		text = plain.Clean(text, room)
 	}
 	in.text = append(in.text, []rune(text)...)
+	return fits
 }
 
 // clear forgets what was typed, in memory too.

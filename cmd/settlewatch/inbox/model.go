@@ -137,7 +137,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.PasteMsg:
 		if in := m.page().typing(); in != nil && m.busy == "" {
 			m.flash = ""
-			in.add(msg.Content)
+			m.typed(in.add(msg.Content))
 		}
 	case tea.KeyPressMsg:
 		cmd = m.key(msg)
@@ -189,8 +189,11 @@ func (m *Model) overtaken() {
 			continue
 		}
 		if why := m.late(c.cards); why != "" {
+			typed := string(c.in.text)
 			m.leave(m.pages[i:])
-			m.pages = append(m.pages[:i:i], notice("NOT DONE", Bad, para("nothing was "+c.done+": "+why)))
+			n := notice("NOT DONE", Bad, para("nothing was "+c.done+": "+why))
+			n.keep(typed)
+			m.pages = append(m.pages[:i:i], n)
 			return
 		}
 	}
@@ -234,6 +237,13 @@ func (s *Scene) card(id string) *Card {
 		return &s.Cards[i]
 	}
 	return nil
+}
+
+// typed says when what was typed was more than there is room for.
+func (m *Model) typed(fits bool) {
+	if !fits {
+		m.flash = "there is no room for more: the rest was not taken"
+	}
 }
 
 func (m *Model) page() page { return m.pages[len(m.pages)-1] }
@@ -377,6 +387,7 @@ func (m *Model) did(msg doneMsg) tea.Cmd {
 		if e.Hint != "" {
 			n.body = append(n.body, para("try: "+e.Hint))
 		}
+		n.keep(msg.what.note)
 		m.push(n)
 		return m.look()
 	}

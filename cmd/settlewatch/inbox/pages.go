@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/settlewatch/settlewatch/internal/plain"
 )
 
 // page is what is on the screen at a time.
@@ -420,12 +422,16 @@ func (p *confirmPage) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
 			m.flash = wanted
 			return nil
 		}
+		if n := plain.Units(note); n > plain.Note {
+			m.flash = fmt.Sprintf("the note has %s characters, and at most %s are kept", plain.Number(int64(n)), plain.Number(plain.Note))
+			return nil
+		}
 		p.note = note
 		return m.act(p)
 	case name == "up", name == "down", name == "pgup", name == "pgdown":
 		m.scroll(k)
 	default:
-		p.in.key(k)
+		m.typed(p.in.key(k))
 	}
 	return nil
 }
@@ -829,6 +835,13 @@ func notice(head string, tone Tone, body ...Block) *textPage {
 		body[0].Tone = tone
 	}
 	return &textPage{head: head, body: body}
+}
+
+// keep shows what was typed for an act that was not done: nobody types it twice.
+func (p *textPage) keep(typed string) {
+	if typed = strings.TrimSpace(typed); typed != "" {
+		p.body = append(p.body, Block{}, para("you had typed: "+typed))
+	}
 }
 
 func (p *textPage) title(*Model) string   { return p.head }
