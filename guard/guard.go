@@ -138,9 +138,17 @@ func (g *Guard) Log() *decision.Log { return g.log }
 const frozenFile = "FROZEN"
 
 func (g *Guard) frozenByFile() bool {
+	_, there := g.FreezeFile()
+	return there
+}
+
+// FreezeFile is where the file is, or would be, that freezes everything while it
+// exists.
+func (g *Guard) FreezeFile() (path string, there bool) {
+	path = filepath.Join(g.o.Dir, frozenFile)
 	// A directory that cannot be looked into has no log either: no check is an allow.
-	_, err := os.Lstat(filepath.Join(g.o.Dir, frozenFile))
-	return err == nil
+	_, err := os.Lstat(path)
+	return path, err == nil
 }
 
 // update appends to the log under its lock. What fn returns is preceded by a

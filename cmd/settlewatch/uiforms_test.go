@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"html"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -31,7 +33,7 @@ type visitor struct {
 	cookie string
 }
 
-func visit(t *testing.T, root string) *visitor {
+func visit(t *testing.T, root string, with ...func(*uiOptions)) *visitor {
 	t.Helper()
 	v := &visitor{t: t, root: root}
 	env := system()
@@ -40,6 +42,9 @@ func visit(t *testing.T, root string) *visitor {
 	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, env: env}
 	o := &uiOptions{addr: "127.0.0.1:0", noOpen: true}
 	o.dir = path(root)
+	for _, f := range with {
+		f(o)
+	}
 	ready := make(chan struct{})
 	o.made = func(pages *ui.UI, addr string) { v.pages, v.addr = pages, addr; close(ready) }
 	ctx, end := context.WithCancel(t.Context())
@@ -196,7 +201,7 @@ func TestAFormThatFailedMayBeSentAgain(t *testing.T) {
 	if status, text := v.send("/resolve", form, "amount", "0.40"); status != http.StatusSeeOther || !strings.Contains(text, "did=resolved") {
 		t.Errorf("sent again: status %d: %s", status, text)
 	}
-	if status, text := v.send("/resolve", form); status != http.StatusSeeOther || !strings.Contains(text, "did=sent") {
+	if status, text := v.send("/resolve", form); status != http.StatusSeeOther || !strings.Contains(text, "did=twice-resolved") {
 		t.Errorf("sent a third time: status %d: %s", status, text)
 	}
 	if n := len(v.lines("resolved")); n != 1 {
@@ -355,4 +360,265 @@ func TestATerminalThatEndsSaysWhatThatMeans(t *testing.T) {
 			t.Errorf("%s: the terminal is told %q", name, said.String())
 		}
 	}
+}
+
+// A note is as long on a page as anywhere, counted as the browser counts what it lets be
+// typed. What is refused comes back where it was typed.
+func TestANoteIsRefusedWithWhatWasTyped(t *testing.T) {
+	v := visit(t, pagesRoot(t, bought{id: "op-1", url: "https://shop.example/a", payTo: formsPayee, amount: "400000", at: time.Now().Add(-time.Hour), ends: "silent"}))
+	v.login()
+	review := "/review/" + v.review()
+	letters := strings.Repeat("\u0436", 1500)
+	for _, c := range []struct {
+		page, action, field string
+		filled              []string
+		back                []string // what else of the form comes back
+	}{
+		{"/operation?run=1781500000000&op=op-1", "/resolve", "note", []string{"as", "failed", "at", "2026-01-31T18:30:00Z"}, []string{`value="failed" checked`, `value="2026-01-31T18:30:00Z"`, "<details open>"}},
+		{"/counterparty?name=shop.example", "/freeze", "reason", nil, []string{"<details open>", "Counterparty shop.example"}},
+		{"/", "/freeze", "reason", nil, []string{"<details open>", "Money per day"}},
+		{review, "/decide", "note", []string{"decision", "rejected", "freeze", "1"}, []string{`value="1" checked`, "What exactly is signed"}},
+	} {
+		page := v.page(c.page)
+		if !strings.Contains(page, `maxlength="2000"`) {
+			t.Errorf("%s: the form does not know how long a note may be", c.page)
+		}
+		text := page
+		for _, note := range []string{strings.Repeat("\u0436", 2001), strings.Repeat("\U0001f600", 1001)} {
+			var status int
+			status, text = v.send(c.action, v.form(text, c.action), append(c.filled, c.field, note)...)
+			if status != http.StatusUnprocessableEntity || !strings.Contains(text, "at most 2,000 are kept") || !strings.Contains(text, `name="`+c.field+`" value="`+note+`"`) {
+				t.Fatalf("%s: status %d: %s", c.page, status, text)
+			}
+			contains(t, c.page, text, c.back...)
+			if !strings.Contains(text, `data-mark=""`) {
+				t.Errorf("%s: the answer to a form would be asked for again", c.page)
+			}
+		}
+		// The form that came back does it.
+		if status, text := v.send(c.action, v.form(text, c.action), append(c.filled, c.field, letters)...); status != http.StatusSeeOther {
+			t.Errorf("%s, 1,500 letters of two bytes: status %d: %s", c.page, status, text)
+		}
+	}
+	for _, typ := range []string{"resolved", "frozen", "decided"} {
+		lines := v.lines(typ)
+		if len(lines) == 0 || lines[0]["note"] != letters && lines[0]["reason"] != letters {
+			t.Errorf("%s: the log has %q", typ, lines)
+		}
+	}
+	if said := v.command("resolve", "1781500000000", "op-1", "--as", "settled", "--note", letters+letters); !strings.Contains(said, "at most 2,000 are kept") {
+		t.Errorf("the command says %s", said)
+	}
+}
+
+// Where the page of a form has no room for what was typed any more, it says it all the
+// same; so does one that asks to log in first.
+func TestWhatWasTypedIsNeverLost(t *testing.T) {
+	v := visit(t, pagesRoot(t))
+	v.login()
+	id := v.review()
+	form := v.form(v.page("/review/"+id), "/decide")
+	v.command("review", "reject", id, "--note", "elsewhere")
+	v.command("review", "reopen", id)
+	v.command("review", "approve", id)
+	v.command("review", "revoke", id, "--note", "elsewhere again")
+	status, text := v.send("/decide", form, "decision", "approved", "note", "asked the seller")
+	if status != http.StatusConflict {
+		t.Errorf("status %d", status)
+	}
+	contains(t, "what was decided elsewhere", text, "Decided already", "You had typed: \u201casked the seller\u201d", "elsewhere again", "state revoked")
+	form.Set("id", "r-gone")
+	status, text = v.send("/decide", form, "note", "asked the seller")
+	if status != http.StatusNotFound {
+		t.Errorf("status %d", status)
+	}
+	contains(t, "a review that is not there", text, "Not found", "You had typed: \u201casked the seller\u201d")
+	v.at.Add(int64(13 * time.Hour))
+	status, text = v.send("/decide", form, "note", "asked <the> seller")
+	if status != http.StatusUnauthorized {
+		t.Errorf("status %d", status)
+	}
+	contains(t, "a login that has ended", text, "Please log in", "You had typed: \u201casked &lt;the&gt; seller\u201d")
+}
+
+// Those that somebody has unticked stay so.
+func TestAChoiceOfManyComesBackAsItWas(t *testing.T) {
+	v := visit(t, pagesRoot(t))
+	v.login()
+	first := v.review()
+	text := v.command("check", "--json", "--counterparty", "other.example", "--amount", "7")
+	second := regexp.MustCompile(`r-[0-9a-f]{24}`).FindString(text)
+	page := v.page("/reviews?many=1")
+	form := v.form(page, "/batch")
+	form.Set("review", second+" "+v.form(v.page("/review/"+second), "/decide").Get("shown"))
+	status, text := v.send("/batch", form, "decision", "rejected", "note", strings.Repeat("x", 2001))
+	if status != http.StatusUnprocessableEntity || strings.Contains(text, `id="c-`+first+`" checked`) || !strings.Contains(text, `id="c-`+second+`" checked`) {
+		t.Errorf("status %d: %s", status, text)
+	}
+}
+
+// Without scripts a browser sends what is clicked twice two times, and shows the second
+// answer.
+func TestAFormThatIsSentTwiceIsAnsweredWithWhatItDid(t *testing.T) {
+	v := visit(t, pagesRoot(t, bought{id: "op-1", url: "https://shop.example/a", payTo: formsPayee, amount: "400000", at: time.Now().Add(-time.Hour), ends: "silent"}))
+	v.login()
+	id := v.review()
+	for _, c := range []struct {
+		page, action, did string
+		filled            []string
+		shows             []string
+	}{
+		{"/review/" + id, "/decide", "approved", []string{"decision", "approved", "note", "asked the seller"}, []string{"Approved. The payment may be made once.", "state approved", "asked the seller"}},
+		{"/review/" + id, "/decide", "revoked", []string{"decision", "revoked"}, []string{"The approval was taken back.", "state revoked"}},
+		{"/operation?run=1781500000000&op=op-1", "/resolve", "resolved", []string{"as", "failed", "note", "it came back"}, []string{"A person closed it as failed", "it came back"}},
+		{"/", "/freeze", "frozen", []string{"reason", "a stolen key"}, []string{"Every payment is blocked.", "a stolen key"}},
+		{"/", "/unfreeze", "unfrozen", nil, []string{"No longer frozen."}},
+	} {
+		form := v.form(v.page(c.page), c.action)
+		for i := 0; i+1 < len(c.filled); i += 2 {
+			form.Set(c.filled[i], c.filled[i+1])
+		}
+		answers := make(chan string, 2)
+		for range 2 {
+			go func() {
+				status, text := v.ask(http.MethodPost, c.action, form)
+				if status != http.StatusSeeOther {
+					text = fmt.Sprintf("status %d: %s", status, text)
+				}
+				answers <- text
+			}()
+		}
+		got := []string{<-answers, <-answers}
+		slices.SortFunc(got, func(a, b string) int { return len(a) - len(b) })
+		if !strings.Contains(got[0], "did="+c.did) || got[1] != strings.Replace(got[0], "did=", "did=twice-", 1) {
+			t.Errorf("%s: the answers are %q", c.did, got)
+			continue
+		}
+		contains(t, c.did, v.page(got[1]), append(c.shows, "It was sent twice and counts once.")...)
+	}
+	if n := len(v.lines("decided")) + len(v.lines("resolved")) + len(v.lines("frozen")) + len(v.lines("unfrozen")); n != 5 {
+		t.Errorf("the log has %d acts", n)
+	}
+	// Somebody who goes back and clicks the other button is not told that it was done.
+	id = v.review()
+	form := v.form(v.page("/review/"+id), "/decide")
+	v.send("/decide", form, "decision", "approved")
+	status, text := v.send("/decide", form, "decision", "rejected")
+	if status != http.StatusSeeOther {
+		t.Fatalf("status %d: %s", status, text)
+	}
+	contains(t, "the other button", v.page(text), "What was sent now was not done", "Approved. The payment may be made once.", "state approved")
+}
+
+// What is offered works, and what does not is said with what to do.
+func TestWithoutAKeyOnlyWhatNeedsNoneIsOffered(t *testing.T) {
+	root := pagesRoot(t, bought{id: "op-1", url: "https://shop.example/a", payTo: formsPayee, amount: "400000", at: time.Now().Add(-time.Hour), ends: "silent"})
+	policy := filepath.Join(t.TempDir(), "policy.json")
+	v := visit(t, root, func(o *uiOptions) {
+		o.noKey, o.config = true, path(policy)
+		if err := os.WriteFile(policy, []byte(`{"operators": [{"name": "ana", "publicKey": "`+strings.Repeat("A", 43)+`="}]}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+	v.login()
+	id, other := v.review(), v.review()
+	if id != other {
+		t.Fatalf("%s, %s", id, other)
+	}
+	page := v.page("/review/" + id)
+	contains(t, "pending", page, `value="rejected"`, "review approve "+id, "without --no-key")
+	lacks(t, "pending", page, `value="approved"`, "To approve is to let")
+	page = v.page("/reviews?many=1")
+	contains(t, "many", page, `value="rejected"`, "without --no-key")
+	lacks(t, "many", page, `value="approved"`)
+	page = v.page("/operation?run=1781500000000&op=op-1")
+	contains(t, "operation", page, "without --no-key")
+	lacks(t, "operation", page, `action="/resolve"`)
+	form := v.form(v.page("/review/"+id), "/decide")
+	status, text := v.send("/decide", form, "decision", "approved", "note", "asked the seller")
+	if status != http.StatusForbidden {
+		t.Errorf("approved all the same: status %d", status)
+	}
+	contains(t, "approved all the same", text, "No key is unlocked here, and this counts only", "asked the seller")
+	if status, text = v.send("/decide", form, "decision", "rejected"); status != http.StatusSeeOther {
+		t.Fatalf("rejected: status %d: %s", status, text)
+	}
+	page = v.page("/review/" + id)
+	contains(t, "rejected", page, "review reopen "+id, "without --no-key")
+	lacks(t, "rejected", page, `value="reopened"`)
+	if status, text := v.send("/freeze", v.form(v.page("/"), "/freeze"), "reason", "a stolen key"); status != http.StatusSeeOther {
+		t.Fatalf("frozen: status %d: %s", status, text)
+	}
+	page = v.page("/")
+	contains(t, "frozen", page, "Only a signature ends it")
+	lacks(t, "frozen", page, `action="/unfreeze"`)
+}
+
+// What an open page shows and the log does not say.
+func TestAnOpenPageFindsOutWhatNoLineSays(t *testing.T) {
+	v := visit(t, pagesRoot(t))
+	v.login()
+	id := v.review()
+	v.command("review", "approve", id)
+	mark := func() string {
+		var state struct{ Mark string }
+		if err := json.Unmarshal([]byte(v.page("/state")), &state); err != nil || state.Mark == "" {
+			t.Fatalf("%+v, %v", state, err)
+		}
+		return state.Mark
+	}
+	file := filepath.Join(v.root, "guard", "FROZEN")
+	v.page("/") // the figures are made before
+	before := mark()
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if mark() == before {
+		t.Error("everything was frozen by the file, and no page asks again")
+	}
+	contains(t, "frozen", v.page("/operations"), "Every payment is blocked", "remove", file)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if got := mark(); got != before {
+		t.Errorf("the file is gone, and the mark is %s, not %s", got, before)
+	}
+	if page := v.page("/operations"); strings.Contains(page, "Every payment is blocked") {
+		t.Error("it says frozen still")
+	}
+	v.at.Add(int64(100 * time.Hour))
+	v.login()
+	if mark() == before {
+		t.Error("an approval has expired, and no page asks again")
+	}
+}
+
+// Nobody looks for a button that fails: what can be written, and how everything is
+// stopped when nothing can.
+func TestWithoutASoundLogThePagesSayHowToStopEverything(t *testing.T) {
+	v := visit(t, pagesRoot(t))
+	v.login()
+	v.review()
+	form := v.form(v.page("/"), "/freeze")
+	log := filepath.Join(v.root, "guard", decision.FileName)
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(log, bytes.Replace(text, []byte("shop.example"), []byte("evil.example"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(v.root, "guard", "FROZEN")
+	for _, at := range []string{"/", "/counterparty?name=shop.example"} {
+		page := v.page(at)
+		contains(t, at, page, "make the file", file)
+		if strings.Contains(page, `action="/freeze"`) {
+			t.Errorf("%s offers what fails", at)
+		}
+	}
+	status, page := v.send("/freeze", form, "reason", "a stolen key")
+	if status != http.StatusServiceUnavailable {
+		t.Errorf("status %d", status)
+	}
+	contains(t, "a form that was open", page, "make a file "+file, "You had typed: \u201ca stolen key\u201d")
 }

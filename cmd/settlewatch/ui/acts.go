@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/settlewatch/settlewatch/guard"
 	"github.com/settlewatch/settlewatch/guard/decision"
@@ -35,14 +34,12 @@ func (q *request) done(to, did string) error {
 	if err != nil {
 		return err
 	}
+	q.to, q.did = to, did
 	v := at.Query()
 	v.Set("did", did)
 	at.RawQuery = v.Encode()
 	return q.goTo(at.String())
 }
-
-// maxNote is what a note or a reason may have.
-const maxNote = 2000
 
 func (q *request) text(name string) string {
 	return strings.TrimSpace(q.r.PostForm.Get(name))
@@ -53,13 +50,7 @@ func (q *request) note(name string, needed bool) (string, error) {
 	if needed && text == "" {
 		return "", errcode.New(errcode.Input, "", "say why, for the record")
 	}
-	if !utf8.ValidString(text) {
-		return "", errcode.New(errcode.Input, "", "the note is not UTF-8")
-	}
-	if len(text) > maxNote {
-		return "", errcode.New(errcode.Input, "", "the note has more than %d bytes", maxNote)
-	}
-	return text, nil
+	return text, guard.CheckNote(name, text)
 }
 
 func loosens(what string) bool { return what == decision.Approved || what == decision.Reopened }
@@ -76,9 +67,20 @@ func (q *request) decision() (guard.Decision, error) {
 	}
 	d.Freeze = d.Decision == decision.Rejected && q.text("freeze") != ""
 	if loosens(d.Decision) {
+		if q.mute() {
+			return d, errMute
+		}
 		d.Signer = q.o.Signer
 	}
 	return d, q.may()
+}
+
+// errMute says that what loosens needs a key, and none was unlocked.
+var errMute = errcode.New(errcode.OperatorKey, "start settlewatch ui again without --no-key, or use the command line", "no key is unlocked here, and this counts only when an operator signs it")
+
+// mute tells whether what needs a signature cannot be done here.
+func (q *request) mute() bool {
+	return q.o.Signer == nil && len(q.g.Policy().Operators) > 0
 }
 
 // still holds a form to what its page showed. The line that opened a review never
@@ -126,12 +128,19 @@ func (q *request) decide() error {
 		return err
 	}
 	d.IDs = []string{id}
-	if _, err := q.g.Decide(ctx, d); err != nil {
+	views, err := q.g.Decide(ctx, d)
+	if err != nil {
 		return err
 	}
+	call := len(views) == 1 && views[0].Call != nil
 	did := d.Decision
-	if d.Freeze {
+	switch {
+	case d.Freeze:
 		did = "frozenalso"
+	case call && did == decision.Approved:
+		did = "callapproved"
+	case call && did == decision.Rejected:
+		did = "callrejected"
 	}
 	return q.done("/review/"+url.PathEscape(id), did)
 }
@@ -171,7 +180,7 @@ func (q *request) batch() error {
 		if err != nil {
 			return err
 		}
-		p := batchPage{Decision: d.Decision, Note: d.Note, Back: "/reviews"}
+		p := batchPage{Decision: d.Decision, Note: d.Note, Back: q.back()}
 		for _, id := range ids {
 			v, err := q.g.Review(ctx, id, 0)
 			if err != nil {
@@ -228,9 +237,6 @@ func (q *request) resolve() error {
 	if err != nil {
 		return err
 	}
-	if q.again() {
-		return q.done(page, "sent")
-	}
 	if outcome == "undo" {
 		if err := q.g.Unresolve(ctx, line, note); err != nil {
 			return err
@@ -268,13 +274,22 @@ func (q *request) freeze() error {
 	if who == "" && q.text("all") == "" {
 		return errcode.New(errcode.Input, "", "the form says nobody to freeze")
 	}
-	if q.again() {
-		return q.done(q.back(), "sent")
-	}
 	if _, err := q.g.Freeze(q.r.Context(), who, reason); err != nil {
-		return err
+		return q.orByFile(err)
 	}
 	return q.done(q.back(), "frozen")
+}
+
+// orByFile adds to an error how a person in a hurry freezes all the same.
+func (q *request) orByFile(err error) error {
+	known := errcode.Of(err)
+	if known.Code == errcode.Input {
+		return err
+	}
+	with := *known
+	file, _ := q.g.FreezeFile()
+	with.Hint = "make a file " + file + ", which blocks every payment while it is there"
+	return &with
 }
 
 func (q *request) unfreeze() error {
@@ -298,9 +313,6 @@ func (q *request) unfreeze() error {
 		return f.Scope == about.Get("scope") && f.Reason != about.Get("reason")
 	}) {
 		return errStale
-	}
-	if q.again() {
-		return q.done(q.back(), "sent")
 	}
 	scope := about.Get("scope")
 	if scope == decision.ScopeAll {

@@ -220,13 +220,16 @@ func (a *age) add(asset, atomic string) {
 	}
 }
 
-// mark tells two states of index and log apart; it says nothing about what they hold.
+// mark tells apart what pages show: the states of index and log, what in them changes by
+// the clock alone, and what stands beside them. It says nothing about what they hold.
 func (u *UI) mark(ctx context.Context, s *decision.State, unsound error) string {
 	m, err := u.x.Mark(ctx)
 	if err != nil {
 		return ""
 	}
-	return fmt.Sprintf("%x.%d.%d.%d.%t", uint64(m.Generation), m.Rev, s.Lines(), u.pending(s), unsound == nil)
+	now := u.now()
+	_, frozen := u.g.FreezeFile()
+	return fmt.Sprintf("%x.%d.%d.%d.%d.%d.%t.%t.%t", uint64(m.Generation), m.Rev, s.Lines(), u.pending(s), len(s.Approvals(now)), len(s.Holds(now)), unsound == nil, frozen, u.x.Watching())
 }
 
 // confirmation is what a login adds to the mark: its pages change when its code is typed.

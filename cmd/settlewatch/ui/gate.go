@@ -90,7 +90,8 @@ type request struct {
 	r *http.Request
 	s *session
 
-	number string // of the form, once its act has begun
+	to, did  string    // where the act of a form leads, and what it did
+	returned *returned // a form that comes back with this page
 }
 
 // page answers a question that changes nothing.
@@ -105,6 +106,7 @@ func (u *UI) page(w http.ResponseWriter, r *http.Request, h func(*request) error
 		return
 	}
 	q := &request{UI: u, w: w, r: r, s: s}
+	q.returned, _ = r.Context().Value(returning{}).(*returned)
 	if err := h(q); err != nil {
 		q.failed(err)
 	}
@@ -112,7 +114,7 @@ func (u *UI) page(w http.ResponseWriter, r *http.Request, h func(*request) error
 
 func (u *UI) stranger(w http.ResponseWriter, r *http.Request) {
 	u.message(w, r, http.StatusUnauthorized, message{Title: "Please log in",
-		Text: "This page belongs to the person who started settlewatch ui. A link that works once is opened by the terminal it runs on: press return there for a new one."})
+		Text: "This page belongs to the person who started settlewatch ui. A link that works once is opened by the terminal it runs on: press return there for a new one.", Kept: typedIn(r)})
 }
 
 // maxForm bounds what a form may hold: a batch names at most so many reviews.
@@ -120,8 +122,10 @@ const maxForm = 256 << 10
 
 // act does what a form asks for.
 func (u *UI) act(w http.ResponseWriter, r *http.Request, h func(*request) error) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	s := u.sessions.of(r, u.now())
 	if s == nil {
+		_ = r.ParseForm() // only to give back what was typed
 		u.stranger(w, r)
 		return
 	}
@@ -129,7 +133,6 @@ func (u *UI) act(w http.ResponseWriter, r *http.Request, h func(*request) error)
 	// told that the first did it when that was cut off.
 	r = r.WithContext(context.WithoutCancel(r.Context()))
 	q := &request{UI: u, w: w, r: r, s: s}
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
 		refuse(w, http.StatusUnsupportedMediaType, "form_required")
 		return
@@ -139,11 +142,10 @@ func (u *UI) act(w http.ResponseWriter, r *http.Request, h func(*request) error)
 		return
 	}
 	if subtle.ConstantTimeCompare([]byte(r.PostForm.Get("token")), []byte(s.token)) != 1 {
-		q.render(http.StatusForbidden, "message", "", message{Title: "This form is out of date", Text: "It was made for another login. Nothing was done. Open the page again.", Onward: "/", Link: "Overview"})
+		q.render(http.StatusForbidden, "message", "", message{Title: "This form is out of date", Text: "It was made for another login. Nothing was done. Open the page again.", Onward: "/", Link: "Overview", Kept: typedIn(r)})
 		return
 	}
 	if err := h(q); err != nil {
-		q.unsent()
 		q.failed(err)
 	}
 }
@@ -155,6 +157,11 @@ var errNotFound = errors.New("there is no such page")
 func (q *request) failed(err error) {
 	if q.r.Context().Err() != nil {
 		return // nobody waits any more
+	}
+	if q.returned != nil { // the page a form was on cannot be shown either
+		q.returned.Kept = q.returned.typed()
+		q.render(q.returned.status, "message", "", q.returned.message)
+		return
 	}
 	m := message{Title: "That did not work", Onward: q.back(), Link: "Back"}
 	status := http.StatusInternalServerError
@@ -168,7 +175,7 @@ func (q *request) failed(err error) {
 		status, m.Title = http.StatusNotFound, "Not found"
 	case errcode.ReviewDecided:
 		status, m.Title = http.StatusConflict, "Decided already"
-		m.Extra = "Somebody else decided it, or this form was sent before. A review is decided once; nothing was changed."
+		m.Extra = "It was decided meanwhile, on another page or on a terminal. A review is decided once; nothing was changed."
 	case errcode.ReviewExpired:
 		status, m.Title = http.StatusConflict, "Too late"
 		m.Extra = "A review that nobody decides in time is no permission. Nothing was changed."
@@ -188,8 +195,65 @@ func (q *request) failed(err error) {
 	if errors.Is(err, errUnconfirmed) {
 		status, m = http.StatusForbidden, message{Title: "Not confirmed on the terminal", Text: "Type the code of this page on the terminal where settlewatch ui runs, then decide again. Nothing was done.", Onward: q.back(), Link: "Back"}
 	}
+	if q.r.Method == http.MethodPost {
+		q.giveBack(status, m)
+		return
+	}
 	q.render(status, "message", "", m)
 }
+
+// returned is a form whose act has failed: it comes back on the page it was on, with
+// what was typed into it and what went wrong.
+type returned struct {
+	message
+	status int
+	action string
+	form   url.Values
+	filled bool // a field of the page has what was typed
+}
+
+// returning is under what a context has a form that comes back.
+type returning struct{}
+
+// giveBack answers a form with the page it was on.
+func (q *request) giveBack(status int, m message) {
+	to, err := url.Parse(q.back())
+	if err != nil {
+		to = &url.URL{Path: "/"}
+	}
+	if id := q.text("id"); q.r.URL.Path == "/decide" && id != "" {
+		to = &url.URL{Path: "/review/" + id} // a list may not have it any more
+	}
+	form := &returned{message: m, status: status, action: q.r.URL.Path, form: q.r.PostForm}
+	r := q.r.WithContext(context.WithValue(q.r.Context(), returning{}, form))
+	r.Method, r.URL, r.Body, r.Form, r.PostForm = http.MethodGet, to, http.NoBody, nil, nil
+	q.mux.ServeHTTP(q.w, r)
+}
+
+// value is what was typed into a field of the form for an action, "" for another form.
+func (b *returned) value(action, name string) string {
+	if b == nil || b.action != action {
+		return ""
+	}
+	text := strings.ToValidUTF8(b.form.Get(name), "\ufffd")
+	b.filled = b.filled || text != ""
+	return text
+}
+
+// typed are the words that were typed, as they are shown where no field takes them.
+func (b *returned) typed() string { return words(b.form) }
+
+func words(form url.Values) string {
+	for _, name := range []string{"note", "reason"} {
+		if text := strings.TrimSpace(form.Get(name)); text != "" {
+			return clean(text)
+		}
+	}
+	return ""
+}
+
+// typedIn are the words a request brings, which nobody should have to type again.
+func typedIn(r *http.Request) string { return words(r.PostForm) }
 
 // back is the page a form was on.
 func (q *request) back() string {

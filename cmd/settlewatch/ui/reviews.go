@@ -47,7 +47,15 @@ type card struct {
 	Token    string
 	Path     string
 	Alone    bool // it has the page to itself
+
+	Mute      bool   // what needs a signature cannot be done here
+	Unreceipt bool   // a tool call runs on a signed receipt, and nobody could sign one
+	Note      string // typed before, with a form that came back
+	FreezeToo bool   // ticked before
 }
+
+// Approvable tells whether an approval given here would count.
+func (c card) Approvable() bool { return !c.Mute && !c.Unreceipt }
 
 // limitShown is what a rule had counted when the review was opened: an approval
 // waives it up to that.
@@ -90,6 +98,10 @@ func (q *request) card(s *decision.State, v *guard.ReviewView, alone bool) card 
 		c.Operator = clean(q.o.Signer.Name())
 	}
 	c.Unsigned = slices.Contains(v.Warnings, "unsigned_reviews")
+	c.Mute, c.Unreceipt = q.mute(), v.Call != nil && q.o.Signer == nil && !q.mute()
+	if b := q.returned; b != nil && b.form.Get("id") == v.ID && (c.Waiting || v.Status == decision.StatusApproved || v.Status == decision.StatusRejected && !c.Mute) {
+		c.Note, c.FreezeToo = b.value("/decide", "note"), b.value("/decide", "freeze") != ""
+	}
 	r := s.Review(v.ID)
 	if r == nil {
 		return c
@@ -225,6 +237,7 @@ type batchPage struct {
 	Note     string
 	Back     string
 	More     bool
+	Left     map[string]bool // by their ids, those a form that came back had not chosen
 }
 
 func (p batchPage) title() string {
@@ -245,6 +258,13 @@ func (q *request) choose(ctx context.Context, s *decision.State, f filter) error
 	for i := range found {
 		if found[i].Call == nil { // a call is approved with all of it in sight
 			p.Cards = append(p.Cards, q.card(s, &found[i], false))
+		}
+	}
+	if b := q.returned; b != nil && b.action == "/batch" {
+		p.Left = map[string]bool{}
+		for i := range p.Cards {
+			id := p.Cards[i].View.ID
+			p.Left[id] = !slices.ContainsFunc(b.form["review"], func(chosen string) bool { return strings.HasPrefix(chosen, id+" ") })
 		}
 	}
 	q.render(http.StatusOK, "batch", "reviews", p)

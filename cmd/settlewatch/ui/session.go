@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/settlewatch/settlewatch/internal/errcode"
 )
 
 const (
@@ -192,35 +194,69 @@ func (q *request) leave() error {
 	return nil
 }
 
-// again tells whether a form was sent before, and remembers it. Forms carry a number
-// that is used once.
-func (q *request) again() bool {
+// sent is a form whose act has begun. Forms carry a number that is used once.
+type sent struct {
+	at   time.Time
+	said [32]byte      // what the form said
+	over chan struct{} // closed when the act is over
+	// What came of it, set before over is closed; to is "" where nothing did.
+	to, did string
+}
+
+// once does what a form asks for unless it was done already. What is sent twice is
+// answered with what the first came to, also while that is under way: a browser
+// without scripts shows the last answer alone.
+func (q *request) once(h func(*request) error) error {
 	number := q.r.PostForm.Get("once")
+	if number == "" {
+		return errcode.New(errcode.Input, "open the page again", "the form has no number")
+	}
+	form := &sent{at: q.now(), said: sha256.Sum256([]byte(q.r.PostForm.Encode())), over: make(chan struct{})}
+	for {
+		first := q.begin(number, form)
+		if first == form {
+			break
+		}
+		<-first.over
+		switch {
+		case first.to == "": // it failed, so it may be sent again
+		case first.said == form.said:
+			return q.done(first.to, twice+first.did)
+		default:
+			return q.done(first.to, other+first.did)
+		}
+	}
+	defer func() {
+		// Sent again, a form that has failed must do what it says, and not be told that
+		// it was done.
+		if form.to == "" {
+			q.mu.Lock()
+			delete(q.forms, number)
+			q.mu.Unlock()
+		}
+		close(form.over)
+	}()
+	err := h(q)
+	if err == nil {
+		form.to, form.did = q.to, q.did
+	}
+	return err
+}
+
+// begin gives the form that was sent under a number: this one, if it is the first.
+func (q *request) begin(number string, form *sent) *sent {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now := q.now()
-	if len(q.once) > 10_000 {
-		for k, at := range q.once {
-			if now.Sub(at) > sessionLasts {
-				delete(q.once, k)
+	if len(q.forms) > 10_000 {
+		for k, f := range q.forms {
+			if form.at.Sub(f.at) > sessionLasts {
+				delete(q.forms, k)
 			}
 		}
 	}
-	if _, sent := q.UI.once[number]; sent || number == "" {
-		return true
+	if first := q.forms[number]; first != nil {
+		return first
 	}
-	q.UI.once[number] = now
-	q.number = number
-	return false
-}
-
-// unsent forgets a form whose act has failed: sent again it must do what it says, and
-// not be told that it was done.
-func (q *request) unsent() {
-	if q.number == "" {
-		return
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.UI.once, q.number)
+	q.forms[number] = form
+	return form
 }

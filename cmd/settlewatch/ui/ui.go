@@ -99,8 +99,8 @@ type UI struct {
 	figures  figures
 
 	mu       sync.Mutex
-	once     map[string]time.Time // forms that were sent
-	knocked  string               // the review somebody came to the door for
+	forms    map[string]*sent // that were sent, by their numbers
+	knocked  string           // the review somebody came to the door for
 	knockedN int64
 }
 
@@ -124,7 +124,7 @@ func New(o Options) (*UI, error) {
 	if o.Entered == nil {
 		o.Entered = func(string) {}
 	}
-	u := &UI{o: o, g: o.Guard, x: o.Index, now: o.Now, say: o.Log, once: map[string]time.Time{}, doors: map[string]bool{}}
+	u := &UI{o: o, g: o.Guard, x: o.Index, now: o.Now, say: o.Log, forms: map[string]*sent{}, doors: map[string]bool{}}
 	for _, d := range o.Doors {
 		u.doors[strings.ToLower(d)] = true
 	}
@@ -162,11 +162,14 @@ func (u *UI) routes() {
 	page("GET /health", (*request).health)
 	page("GET /find", (*request).find)
 	page("GET /state", (*request).state)
-	act("/decide", (*request).decide)
-	act("/batch", (*request).batch)
-	act("/resolve", (*request).resolve)
-	act("/freeze", (*request).freeze)
-	act("/unfreeze", (*request).unfreeze)
+	once := func(pattern string, h func(*request) error) {
+		act(pattern, func(q *request) error { return q.once(h) })
+	}
+	once("/decide", (*request).decide)
+	once("/batch", (*request).batch)
+	once("/resolve", (*request).resolve)
+	once("/freeze", (*request).freeze)
+	once("/unfreeze", (*request).unfreeze)
 	act("/verify", (*request).verify)
 	act("/leave", (*request).leave)
 	u.mux.HandleFunc("GET /login", u.login)

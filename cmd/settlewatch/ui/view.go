@@ -35,10 +35,15 @@ type frame struct {
 	Version  string
 	Pending  int
 	Frozen   []decision.Frozen
+	ByFile   bool // everything is frozen by File
 	Unsound  string
 	Code     string // to be typed on the terminal, "" when the login may act
 	Operator string // whose key signs, "" for none
 	Did      string // what a form has just done
+	Undone   bool   // Did is about another form than the one that was sent
+	Mute     bool   // what needs a signature cannot be done here
+	File     string // that freezes everything while it exists
+	Returned *returned
 	Mark     string // tells whether anything has changed since
 	Now      time.Time
 }
@@ -47,7 +52,11 @@ type frame struct {
 type message struct {
 	Title, Text, Extra, Code, Hint string
 	Onward, Link                   string
+	Kept                           string // what was typed, where no field has it
 }
+
+// Typed is what a form that came back has in a field.
+func (f frame) Typed(action, name string) string { return f.Returned.value(action, name) }
 
 func (u *UI) parse() error {
 	funcs := template.FuncMap{
@@ -62,6 +71,7 @@ func (u *UI) parse() error {
 		"called":  u.called,
 		"short":   short,
 		"once":    u.sessions.secret,
+		"most":    func() int { return plain.Note }, // of a note or a reason
 		"encode":  encode,
 		"ref":     operationQuery,
 		"command": u.o.Words.Command,
@@ -84,7 +94,7 @@ func (u *UI) parse() error {
 			if scope == decision.ScopeAll {
 				return "Every payment"
 			}
-			return "Payments to " + clean(payment.Display(scope))
+			return "Every payment to " + clean(payment.Display(scope))
 		},
 	}
 	u.pages = map[string]*template.Template{}
@@ -103,18 +113,36 @@ var deeds = map[string]string{
 	"approved": "Approved. The payment may be made once.", "rejected": "Rejected. The same payment is blocked for a while.",
 	"frozenalso": "Rejected, and every payment to this payee is blocked.",
 	"revoked":    "The approval was taken back.", "reopened": "The review is pending again.",
+	"callapproved": "Approved. The call may run once.", "callrejected": "Rejected. The call does not run.",
 	"resolved": "Written down. The operation is no longer open.", "unresolved": "Taken back. The trace alone counts again.",
 	"frozen": "Frozen.", "unfrozen": "No longer frozen.", "batch": "All of them were decided.",
-	"sent": "This form had been sent before. Nothing was done twice.",
+}
+
+// What comes before a deed where a form was sent that had been sent before.
+const (
+	twice = "twice-"
+	other = "other-"
+)
+
+// deed says what a form has done; undone is whether that was said by a form before it.
+func deed(word string) (text string, undone bool) {
+	if of, ok := strings.CutPrefix(word, twice); ok && deeds[of] != "" {
+		return "It was sent twice and counts once. " + deeds[of], false
+	}
+	if of, ok := strings.CutPrefix(word, other); ok && deeds[of] != "" {
+		return "What was sent now was not done: the same form had been sent before, otherwise filled in. What that came to: " + deeds[of], true
+	}
+	return deeds[word], false
 }
 
 // render answers with a page in its frame.
 func (q *request) render(status int, name, nav string, body any) {
 	f := frame{Nav: nav, Body: body, Token: q.s.token, Path: link(q.r, "did", ""), Root: clean(q.x.Root()), Version: q.o.Version, Now: q.now()}
 	if q.r.Method == http.MethodPost {
-		f.Path = "/"
+		f.Path = q.back()
 	}
-	f.Did = deeds[q.r.URL.Query().Get("did")]
+	f.Did, f.Undone = deed(q.r.URL.Query().Get("did"))
+	f.Mute = q.mute()
 	if m, ok := body.(message); ok {
 		f.Title = m.Title
 	}
@@ -135,19 +163,17 @@ func (q *request) render(status int, name, nav string, body any) {
 		f.Unsound = clean(err.Error())
 	}
 	f.Frozen = s.AllFrozen()
-	if fig := q.figures.now(); fig != nil {
-		for _, z := range fig.Standing.Frozen {
-			if z.Reason == "the file FROZEN" {
-				f.Frozen = append([]decision.Frozen{z}, f.Frozen...)
-			}
-		}
-	}
+	f.File, f.ByFile = q.g.FreezeFile()
 	f.Pending = q.pending(s)
 	f.Mark = q.mark(q.r.Context(), s, err)
 	if o, ok := body.(overview); ok && o.Stale {
 		f.Mark = o.mark // so that the page asks again soon
 	}
-	if f.Mark += q.confirmation(); q.r.Method == http.MethodPost {
+	f.Mark += q.confirmation()
+	if f.Returned = q.returned; f.Returned != nil {
+		status, f.Title = f.Returned.status, f.Returned.Title+" – "+f.Title
+	}
+	if q.r.Method == http.MethodPost || f.Returned != nil {
 		f.Mark = "" // what a form was answered with cannot be asked for again
 	}
 	q.write(q.w, status, name, f)
@@ -175,7 +201,14 @@ func (u *UI) message(w http.ResponseWriter, _ *http.Request, status int, m messa
 // write makes a page whole before any of it is sent: half a page says half the truth.
 func (u *UI) write(w http.ResponseWriter, status int, name string, f frame) {
 	var b bytes.Buffer
-	if err := u.pages[name].Execute(&b, f); err != nil {
+	err := u.pages[name].Execute(&b, f)
+	if back := f.Returned; err == nil && back != nil && !back.filled && back.typed() != "" {
+		// The page has no field for it any more.
+		back.Kept = back.typed()
+		b.Reset()
+		err = u.pages[name].Execute(&b, f)
+	}
+	if err != nil {
 		u.say.Error("make a page", "page", name, "error", err)
 		http.Error(w, "the page could not be made", http.StatusInternalServerError)
 		return
