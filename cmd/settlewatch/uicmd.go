@@ -5,9 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base32"
-	"errors"
 	"fmt"
-	"html"
 	"log"
 	"log/slog"
 	"net"
@@ -15,7 +13,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -227,35 +224,6 @@ func (a *app) offer(ctx context.Context, o *uiOptions, pages *ui.UI, file *linkF
 		a.note("or this link: %s", link)
 	}
 	return nil
-}
-
-// linkFile is the file that leads a browser to the link.
-type linkFile struct{ dir, path string }
-
-func (f *linkFile) write(link string) error {
-	if f.dir == "" {
-		dir, err := os.MkdirTemp("", "settlewatch-ui-") // 0700
-		if err != nil {
-			return err
-		}
-		f.dir, f.path = dir, filepath.Join(dir, "open.html")
-	}
-	if err := os.Remove(f.path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	out, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	to := html.EscapeString(link)
-	_, err = fmt.Fprintf(out, "<!doctype html><meta charset=utf-8><meta name=referrer content=no-referrer><title>settlewatch</title><meta http-equiv=refresh content=\"0;url=%s\"><p><a href=\"%s\">Open settlewatch</a></p>\n", to, to)
-	return errors.Join(err, out.Close())
-}
-
-func (f *linkFile) remove() {
-	if f.dir != "" {
-		_ = os.RemoveAll(f.dir)
-	}
 }
 
 // openBrowser opens a file with what the system opens web pages with.

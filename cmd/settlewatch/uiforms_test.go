@@ -622,3 +622,24 @@ func TestWithoutASoundLogThePagesSayHowToStopEverything(t *testing.T) {
 	}
 	contains(t, "a form that was open", page, "make a file "+file, "You had typed: \u201ca stolen key\u201d")
 }
+
+// A page of somebody who is paid through very many hosts shows some of them, and says
+// that there are more.
+func TestACounterpartyOfManyHostsIsShownInPart(t *testing.T) {
+	var all []bought
+	for i := range 300 {
+		all = append(all, bought{id: fmt.Sprintf("op-%03d", i), url: fmt.Sprintf("https://h%03d.example/a", i), payTo: formsPayee, amount: "400", at: time.Now().Add(-time.Hour), ends: "settled"})
+	}
+	v := visit(t, pagesRoot(t, all...))
+	v.login()
+	address := "/counterparty?name=" + formsPayee
+	page := v.page(address)
+	for i := 0; strings.Contains(page, "is being worked out"); i++ {
+		if !strings.Contains(page, `data-mark="behind`) || i > 1000 {
+			t.Fatalf("it is never asked for again: %s", page)
+		}
+		time.Sleep(10 * time.Millisecond)
+		page = v.page(address)
+	}
+	contains(t, "page", page, "60 of at least 1", "and at least 1", "the newest 50;", "all its operations", "left of")
+}

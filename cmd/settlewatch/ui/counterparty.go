@@ -30,8 +30,37 @@ type counterpartyPage struct {
 	Frozen   *decision.Frozen
 	Denied   bool
 	Allowed  bool
-	Headroom *guard.Headroom
+	Headroom *guard.Headroom // nil where it cannot be, or was not yet, worked out
+	Left     time.Time       // when Headroom was worked out
+	Behind   bool            // and something has come since
+	More     int             // forms that are not shown
+	Pairs    []ingest.Together
+	Sampled  bool // there may be more pairs than were looked at
+	Payments []ingest.Payment
 	Filter   string
+}
+
+const (
+	formsShown    = 40
+	pairsShown    = 60
+	paymentsShown = 50
+	// pairsSampled is from how many rows on the index may have left some out: it reads
+	// 200 of several kinds, and does not say at which it ended. There is a row for each
+	// pair and each way its payments ended.
+	pairsSampled = 100
+)
+
+// sampled tells whether there may be pairs that the index did not give.
+func sampled(all []ingest.Together) bool {
+	rows := 0
+	for i := range all {
+		for _, n := range []int64{all[i].Settled, all[i].Open, all[i].Failed, all[i].Ambiguous} {
+			if n > 0 {
+				rows++
+			}
+		}
+	}
+	return rows >= pairsSampled
 }
 
 func (p counterpartyPage) title() string { return "Counterparty " + p.Typed }
@@ -74,13 +103,16 @@ func (q *request) counterparty() error {
 	if err != nil {
 		return err
 	}
+	s, unsound := q.g.Log().Read(ctx)
+	mark := q.mark(ctx, s, unsound)
 	page := counterpartyPage{Typed: clean(payment.Display(typed)), Of: encode("name", payment.Display(typed)), PartyView: view, Filter: "/operations?" + encode("counterparty", payment.Display(typed))}
 	page.forms(names, all, view)
 	page.rate()
 	page.chart(q, view)
 	page.drift(q, view)
-	s, err := q.g.Log().Read(ctx)
-	if err == nil {
+	page.Pairs, page.Sampled = view.Together[:min(len(view.Together), pairsShown)], sampled(view.Together)
+	page.Payments = view.Newest[:min(len(view.Newest), paymentsShown)]
+	if unsound == nil {
 		if f, ok := s.Frozen(all); ok {
 			page.Frozen = &f
 		}
@@ -102,9 +134,9 @@ func (q *request) counterparty() error {
 	}
 	page.Denied = slices.ContainsFunc(all, func(n string) bool { return slices.Contains(p.Denylist, n) })
 	page.Allowed = slices.ContainsFunc(all, func(n string) bool { return slices.Contains(p.Allowlist, n) })
-	if h, err := q.g.Headroom(ctx, guard.HeadroomQuery{Counterparty: payment.Display(typed), Asset: known(p, page.Asset)}); err == nil {
-		page.Headroom = h
-	}
+	var current bool
+	page.Headroom, page.Left, current = q.limits.get(ctx, q.UI, guard.HeadroomQuery{Counterparty: payment.Display(typed), Asset: known(p, page.Asset)}, mark)
+	page.Behind = !current
 	q.render(http.StatusOK, "counterparty", "", page)
 	return nil
 }
@@ -134,6 +166,10 @@ func (p *counterpartyPage) forms(names, all []string, view *ingest.PartyView) {
 		if shown == "" || slices.ContainsFunc(p.Forms, func(f form) bool { return f.Name == shown }) {
 			return
 		}
+		if len(p.Forms) == formsShown {
+			p.More++
+			return
+		}
 		kind := "host"
 		if _, address := payment.Address(shown); address || payment.Payee(shown) == name {
 			kind = "account"
@@ -149,9 +185,6 @@ func (p *counterpartyPage) forms(names, all []string, view *ingest.PartyView) {
 	for _, t := range view.Together {
 		add(t.Payee, "paid together with it")
 		add(t.Host, "paid together with it")
-		if len(p.Forms) >= 40 {
-			break
-		}
 	}
 }
 

@@ -97,6 +97,7 @@ type UI struct {
 
 	sessions sessions
 	figures  figures
+	limits   limits
 
 	mu       sync.Mutex
 	forms    map[string]*sent // that were sent, by their numbers

@@ -79,6 +79,7 @@
   });
 
   // Keeping the page true.
+  let shown = Date.now();
   let mark = document.body.dataset.mark, asked = null, lost = false, title = document.title;
   const live = $("#live");
   const busy = () => {
@@ -124,6 +125,7 @@
     all("main details").forEach((d, i) => { if (open[i]) d.open = true; });
     if (at) document.getElementById(at)?.focus({ preventScroll: true });
     mark = page.body.dataset.mark || next;
+    shown = Date.now();
     meters();
     draw();
   }
@@ -144,7 +146,13 @@
     count(s.pending);
     if (asked !== null && s.asked > asked && s.asked_for) tell("Somebody followed a link to a review.", "/review/" + encodeURIComponent(s.asked_for), "Look at review " + s.asked_for);
     asked = s.asked;
-    if (s.mark === mark) return;
+    if (s.mark === mark) {
+      // What a page says of the clock, such as how long ago, is true for a while only.
+      // Nobody who reads or moves about in it is disturbed for that.
+      const still = $("main").contains(document.activeElement) || all("main .scroll, main pre").some((e) => e.scrollTop || e.scrollLeft);
+      if (Date.now() - shown > 60000 && !still && !busy()) await refresh(mark);
+      return;
+    }
     if (busy()) { changed(); return; }
     await refresh(s.mark);
   }
