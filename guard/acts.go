@@ -189,17 +189,18 @@ func (g *Guard) resolved(view *store.View, s *decision.State, r Resolution) (dec
 	if err != nil {
 		return nil, err
 	}
+	paid, err := view.PaymentsOfOperations([]int64{no})
+	if err != nil {
+		return nil, err
+	}
 	if r.Outcome == "failed" {
-		paid, err := view.PaymentsOfOperations([]int64{no})
-		if err != nil {
-			return nil, err
-		}
 		unsettled := func(p store.Paid) bool { return p.Flags&payment.FlagPaired == 0 }
 		if len(paid) > 0 && !slices.ContainsFunc(paid, unsettled) {
 			return nil, errcode.New(errcode.Input, "see it with `settlewatch explain`; what was paid back is not unpaid", "the trace shows that every payment of this operation was settled")
 		}
 	}
-	body := decision.Resolved{Ref: r.Ref, Outcome: r.Outcome, Note: r.Note}
+	payments := int64(len(paid))
+	body := decision.Resolved{Ref: r.Ref, Outcome: r.Outcome, Note: r.Note, Payments: &payments}
 	if r.Time != "" {
 		t, err := time.Parse(time.RFC3339, r.Time)
 		if err != nil {

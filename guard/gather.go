@@ -117,7 +117,7 @@ func (q *gathering) resolved() (*closed, error) {
 		return q.closed, nil
 	}
 	var err error
-	q.closed, err = q.g.resolutions.closed(q.v, q.s)
+	q.closed, err = q.g.resolutions.of(q.v, q.s)
 	return q.closed, err
 }
 
@@ -164,7 +164,7 @@ func (q *gathering) open() error {
 // of it, and gives its address.
 func (q *gathering) stillOpen(o *store.OpenOperation) (decision.Ref, bool) {
 	r := ref(o.Position.Run, o.Op, false)
-	if q.anyResolved && q.s.Resolution(r) != nil {
+	if q.closed.has(o.No) {
 		return r, false
 	}
 	if base, ok := q.s.BaselineOf(r.Run); ok && o.End <= base.Covered {

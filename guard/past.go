@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/settlewatch/settlewatch/guard/decision"
@@ -122,8 +123,8 @@ func (g *Guard) describe(v *store.View, out []OpenOperation, ops []int64) error 
 }
 
 // Resolutions gives what people found out about operations, in the order of refs,
-// nil where nobody has said anything (guard contract, section 6). It reads the log
-// and nothing else. DecidedBy says in the words of answers who it was: a name that
+// nil where nobody has said anything, or the operation was paid again since (guard
+// contract, section 6). DecidedBy says in the words of answers who it was: a name that
 // no operator's key vouches for is anybody's, and neither it nor the key is given.
 func (g *Guard) Resolutions(ctx context.Context, refs []decision.Ref) ([]*decision.Resolved, error) {
 	s, err := g.log.Read(ctx)
@@ -131,9 +132,22 @@ func (g *Guard) Resolutions(ctx context.Context, refs []decision.Ref) ([]*decisi
 		return nil, err
 	}
 	out := make([]*decision.Resolved, len(refs))
+	if !slices.ContainsFunc(refs, func(r decision.Ref) bool { return s.Resolution(r) != nil }) {
+		return out, nil
+	}
+	var numbers []int64
+	var closed *closed
+	if err := g.o.Index.AskSynced(ctx, func(v *store.View) (err error) {
+		if numbers, err = numbersOf(v, refs); err == nil {
+			closed, err = g.resolutions.of(v, s)
+		}
+		return err
+	}); err != nil {
+		return nil, err
+	}
 	for i, ref := range refs {
 		found := s.Resolution(ref)
-		if found == nil {
+		if found == nil || !closed.has(numbers[i]) {
 			continue
 		}
 		said := *found

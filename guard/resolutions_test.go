@@ -61,3 +61,74 @@ func TestResolutionsSayWhoClosedAnOperation(t *testing.T) {
 		})
 	}
 }
+
+func (s *site) resolve(run, op, outcome string) error {
+	return s.Resolve(s.t.Context(), []guard.Resolution{{Ref: decision.Ref{Run: run, Operation: &op}, Outcome: outcome, Note: "asked them"}})
+}
+
+const aDollarADay = `{"reviewAbove": "100", "perCounterpartyLimit": {"amount": "1.00", "windowHours": 24}}`
+
+func TestWhatTheTraceSettledStaysSpentBesideWhatAPersonSaysFailed(t *testing.T) {
+	s := newSite(t, aDollarADay)
+	s.submit("r1", "op1", terms{})
+	s.buy("r1", "op1", terms{amount: "600000"}) // two payments, one of them settled
+	if err := s.resolve("r1", "op1", "failed"); err != nil {
+		t.Fatal(err)
+	}
+	s.want("allow", guard.Request{Amount: "0.40"})
+	s.want("review", guard.Request{Amount: "0.41"}, "per_counterparty_limit")
+}
+
+func TestASettlementSeenAfterAPersonSaidFailedIsSpent(t *testing.T) {
+	s := newSite(t, aDollarADay)
+	s.submit("r1", "op1", terms{amount: "600000"})
+	if err := s.resolve("r1", "op1", "failed"); err != nil {
+		t.Fatal(err)
+	}
+	s.want("allow", guard.Request{Amount: "0.41"})
+	s.settle("r1", "op1", terms{amount: "600000"})
+	s.want("review", guard.Request{Amount: "0.41"}, "per_counterparty_limit")
+}
+
+func TestAnOperationThatIsPaidAgainIsAsIfNobodyHadResolvedIt(t *testing.T) {
+	for _, outcome := range []string{"failed", "settled"} {
+		t.Run(outcome, func(t *testing.T) {
+			s := newSite(t, aDollarADay)
+			op := "op1"
+			refs := []decision.Ref{{Run: "r1", Operation: &op}}
+			s.submit("r1", op, terms{amount: "600000"})
+			if err := s.resolve("r1", op, outcome); err != nil {
+				t.Fatal(err)
+			}
+			s.clock.add(30 * time.Hour)
+			s.want("allow", guard.Request{Amount: "0.41"})
+			s.submit("r1", op, terms{amount: "600000"}) // signed again under the same offer
+			s.want("review", guard.Request{Amount: "0.41"}, "open_partial", "per_counterparty_limit")
+			s.want("review", guard.Request{Amount: "0.60"}, "open_partial", "duplicate_purchase", "per_counterparty_limit")
+			if found, err := s.Resolutions(t.Context(), refs); err != nil || found[0] != nil {
+				t.Errorf("a person is still said to have closed it: %+v, %v", found, err)
+			}
+			open, err := s.Open(t.Context(), guard.OpenQuery{})
+			if err != nil || len(open) != 1 {
+				t.Errorf("open are %+v, %v", open, err)
+			}
+			if err := s.resolve("r1", op, "failed"); err != nil {
+				t.Fatal(err)
+			}
+			s.want("allow", guard.Request{Amount: "0.41"})
+		})
+	}
+}
+
+func TestAResolutionOfAnEarlierVersionCoversWhateverComes(t *testing.T) {
+	s := newSite(t, aDollarADay)
+	s.submit("r1", "op1", terms{amount: "600000"})
+	op := "op1"
+	if _, err := s.Log().Update(t.Context(), "", func(*decision.State) ([]decision.Body, error) {
+		return []decision.Body{decision.Resolved{Ref: decision.Ref{Run: "r1", Operation: &op}, Outcome: "failed", Note: "asked them", Signed: decision.Signed{DecidedBy: "somebody"}}}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.submit("r1", "op1", terms{amount: "600000"})
+	s.want("allow", guard.Request{Amount: "0.41"})
+}

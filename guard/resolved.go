@@ -18,8 +18,8 @@ type resolutions struct {
 	rev        int64
 	mark       string                  // the line of the log that last changed them
 	runs       map[string]*resolvedRun // by key; nil: nothing is known
-	last       map[int64]int64         // by operation: see lastPaid
-	made       *closed
+	made       map[int64]store.Made    // by operation
+	closed     *closed
 }
 
 // resolvedRun is a run with resolved operations, and where the index had it.
@@ -29,11 +29,12 @@ type resolvedRun struct {
 }
 
 type resolvedOp struct {
-	ref decision.Ref
-	no  int64 // 0: the index has no such operation
+	said *decision.Resolved
+	no   int64 // 0: the index has no such operation
 }
 
-// closed are the resolved operations of one snapshot. It is never changed.
+// closed are the operations of one snapshot that people have resolved and that have not
+// been paid again since. It is never changed.
 type closed struct {
 	refs   map[int64]decision.Ref
 	newest []lastPaid // newest first
@@ -59,8 +60,8 @@ func (c *closed) since(ms int64) []int64 {
 	return ops
 }
 
-// closed gives what a snapshot holds of what people have resolved.
-func (r *resolutions) closed(v *store.View, s *decision.State) (*closed, error) {
+// of gives what a snapshot holds of what people have resolved.
+func (r *resolutions) of(v *store.View, s *decision.State) (*closed, error) {
 	generation, rev, err := v.Meta()
 	if err != nil {
 		return nil, err
@@ -72,16 +73,16 @@ func (r *resolutions) closed(v *store.View, s *decision.State) (*closed, error) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if generation == r.generation && rev < r.rev {
-		return (&resolutions{}).closed(v, s) // an older snapshot than the last one: it is asked by itself
+		return (&resolutions{}).of(v, s) // an older snapshot than the last one: it is asked by itself
 	}
 	if generation != r.generation || gone > r.rev {
 		r.runs = nil
 	} else if r.runs != nil && rev == r.rev && s.ResolvedBy() == r.mark {
-		return r.made, nil
+		return r.closed, nil
 	}
 	changed := r.runs == nil
 	if changed {
-		r.runs, r.last, r.mark, r.rev = map[string]*resolvedRun{}, map[int64]int64{}, "", rev
+		r.runs, r.made, r.mark, r.rev = map[string]*resolvedRun{}, map[int64]store.Made{}, "", rev
 	}
 	look := func() error {
 		var ops []*resolvedOp
@@ -103,7 +104,7 @@ func (r *resolutions) closed(v *store.View, s *decision.State) (*closed, error) 
 			return err
 		}
 		changed = changed || len(again) > 0
-		return r.date(v, ops, again)
+		return r.count(v, ops, again)
 	}
 	if err := look(); err != nil {
 		r.runs = nil
@@ -111,14 +112,14 @@ func (r *resolutions) closed(v *store.View, s *decision.State) (*closed, error) 
 	}
 	r.generation, r.rev = generation, rev
 	if changed {
-		r.made = r.make()
+		r.closed = r.make()
 	}
-	return r.made, nil
+	return r.closed, nil
 }
 
 // compare takes over what people have resolved, and gives what was not known before.
 func (r *resolutions) compare(s *decision.State) (added []*resolvedOp) {
-	still := make(map[*resolvedOp]bool, len(r.last))
+	still := make(map[*resolvedOp]bool, len(r.made))
 	for found := range s.Resolutions() {
 		key := string(keyOf(found.Run))
 		run := r.runs[key]
@@ -129,17 +130,18 @@ func (r *resolutions) compare(s *decision.State) (added []*resolvedOp) {
 		text := refText(found.Ref)
 		op := run.ops[text]
 		if op == nil {
-			op = &resolvedOp{ref: found.Ref}
+			op = &resolvedOp{}
 			run.ops[text] = op
 			added = append(added, op)
 		}
+		op.said = found
 		still[op] = true
 	}
 	for key, run := range r.runs {
 		for text, op := range run.ops {
 			if !still[op] {
 				delete(run.ops, text)
-				delete(r.last, op.no)
+				delete(r.made, op.no)
 			}
 		}
 		if len(run.ops) == 0 {
@@ -175,14 +177,14 @@ func (r *resolutions) find(v *store.View, ops []*resolvedOp) error {
 	for chunk := range slices.Chunk(ops, 500) {
 		refs := make([]decision.Ref, len(chunk))
 		for i, op := range chunk {
-			refs[i] = op.ref
+			refs[i] = op.said.Ref
 		}
 		numbers, err := numbersOf(v, refs)
 		if err != nil {
 			return err
 		}
 		for i, op := range chunk {
-			delete(r.last, op.no)
+			delete(r.made, op.no)
 			op.no = numbers[i]
 		}
 	}
@@ -192,51 +194,53 @@ func (r *resolutions) find(v *store.View, ops []*resolvedOp) error {
 // paidAgain gives the operations that have changed since, or all where looking at every
 // change would be more.
 func (r *resolutions) paidAgain(v *store.View) (ops []int64, err error) {
-	changes, err := v.Changed(r.rev, math.MaxInt64, math.MaxInt64, len(r.last)+1)
+	changes, err := v.Changed(r.rev, math.MaxInt64, math.MaxInt64, len(r.made)+1)
 	if err != nil {
 		return nil, err
 	}
-	if len(changes) > len(r.last) {
-		for op := range r.last {
+	if len(changes) > len(r.made) {
+		for op := range r.made {
 			ops = append(ops, op)
 		}
 		return ops, nil
 	}
 	for _, c := range changes {
-		if _, ok := r.last[c.No]; ok {
+		if _, ok := r.made[c.No]; ok {
 			ops = append(ops, c.No)
 		}
 	}
 	return ops, nil
 }
 
-// date asks when operations were last paid.
-func (r *resolutions) date(v *store.View, found []*resolvedOp, numbers []int64) error {
+// count asks what payments operations have.
+func (r *resolutions) count(v *store.View, found []*resolvedOp, numbers []int64) error {
 	for _, op := range found {
 		if op.no != 0 {
 			numbers = append(numbers, op.no)
 		}
 	}
 	for chunk := range slices.Chunk(numbers, 5000) {
-		at, err := v.NewestPayments(chunk)
+		made, err := v.Made(chunk)
 		if err != nil {
 			return err
 		}
 		for _, op := range chunk {
-			r.last[op] = at[op]
+			r.made[op] = made[op]
 		}
 	}
 	return nil
 }
 
 func (r *resolutions) make() *closed {
-	c := &closed{refs: make(map[int64]decision.Ref, len(r.last)), newest: make([]lastPaid, 0, len(r.last))}
+	c := &closed{refs: make(map[int64]decision.Ref, len(r.made)), newest: make([]lastPaid, 0, len(r.made))}
 	for _, run := range r.runs {
 		for _, op := range run.ops {
-			if op.no != 0 {
-				c.refs[op.no] = op.ref
-				c.newest = append(c.newest, lastPaid{op.no, r.last[op.no]})
+			made := r.made[op.no]
+			if op.no == 0 || op.said.Payments != nil && made.Payments > *op.said.Payments {
+				continue
 			}
+			c.refs[op.no] = op.said.Ref
+			c.newest = append(c.newest, lastPaid{op.no, made.Newest})
 		}
 	}
 	slices.SortFunc(c.newest, func(a, b lastPaid) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(a.op, b.op)) })

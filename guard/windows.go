@@ -348,18 +348,15 @@ type weighed struct {
 func (q *gathering) weigh(p *store.Paid) (weighed, error) {
 	w := weighed{Paid: p, at: p.At, hasAt: p.HasAt, readable: p.Flags&payment.FlagUnreadable == 0}
 	w.amount, w.counts = q.trusted(p)
-	if !q.anyResolved || p.Op < 0 {
-		return w, nil
-	}
-	r, err := q.address(p.Op)
-	if err != nil {
+	closed, err := q.resolved()
+	if err != nil || !closed.has(p.Op) {
 		return w, err
 	}
-	found := q.s.Resolution(r)
+	found := q.s.Resolution(closed.refs[p.Op])
 	switch {
-	case found == nil:
 	case found.Outcome == "failed":
-		w.counts = false
+		// What the trace shows as settled was taken, whatever a person heard.
+		w.counts = w.counts && p.Flags&payment.FlagPaired != 0
 	default:
 		w.counts = true
 		if w.readable {
@@ -410,21 +407,6 @@ func (w *weighed) inside(since int64) bool { return !w.hasAt || w.at > since }
 func (q *gathering) since(hours int) int64 { return q.now - int64(hours)*time.Hour.Milliseconds() }
 
 func (q *gathering) weighAll(rows []store.Paid) ([]weighed, error) {
-	if q.anyResolved {
-		ops := make([]int64, 0, len(rows))
-		for i := range rows {
-			if _, ok := q.refs[rows[i].Op]; !ok {
-				ops = append(ops, rows[i].Op)
-			}
-		}
-		refs, err := refsOf(q.v, ops)
-		if err != nil {
-			return nil, err
-		}
-		for op, r := range refs {
-			q.refs[op] = r
-		}
-	}
 	// What a person stated of an operation counts once in each window, and each
 	// window looks at its own rows.
 	q.stated = nil
@@ -448,9 +430,5 @@ func (q *gathering) resolvedSince(since int64) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	ops := c.since(since)
-	for _, op := range ops {
-		q.refs[op] = c.refs[op]
-	}
-	return ops, nil
+	return c.since(since), nil
 }

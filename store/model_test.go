@@ -341,7 +341,7 @@ func (m *model) check(t *rapid.T, v *View) {
 		return p.carries(names) && r.Asset == asset && r.Amount == amount && r.Flags&pay.FlagOpen != 0
 	}))
 
-	m.checkNewest(t, v)
+	m.checkMade(t, v)
 	m.checkSpending(t, v, names, numbers(names), AnyAsset, "", since)
 	m.checkSpending(t, v, names, numbers(names), assetNo, asset, since)
 	m.checkWindow(t, v, AnyAsset, "", since)
@@ -373,21 +373,24 @@ func (m *model) at(want id) int64 {
 	return 0
 }
 
-// checkNewest asks when each operation was last paid.
-func (m *model) checkNewest(t *rapid.T, v *View) {
-	want := map[int64]int64{}
+// checkMade asks what payments each operation has.
+func (m *model) checkMade(t *rapid.T, v *View) {
+	want := map[int64]Made{}
 	for _, p := range m.payments() {
 		at := int64(math.MaxInt64)
 		if p.rows[0].HasAt {
 			at = p.rows[0].At
 		}
-		if newest, ok := want[p.op]; !ok || at > newest {
-			want[p.op] = at
+		made, ok := want[p.op]
+		if !ok || at > made.Newest {
+			made.Newest = at
 		}
+		made.Payments++
+		want[p.op] = made
 	}
-	got, err := v.NewestPayments(append(slices.Collect(maps.Keys(want)), 1<<40))
+	got, err := v.Made(append(slices.Collect(maps.Keys(want)), 1<<40))
 	if err != nil || !maps.Equal(got, want) {
-		t.Fatalf("newest payments are %v (%v), want %v", got, err, want)
+		t.Fatalf("made are %v (%v), want %v", got, err, want)
 	}
 }
 

@@ -307,18 +307,26 @@ func (v *View) PaymentsOfOperations(ops []int64) ([]Paid, error) {
 	return out, nil
 }
 
-// NewestPayments gives the time of the newest payment of operations, in unix
-// milliseconds: the greatest integer where one has no readable time. Those without a
-// payment are left out.
-func (v *View) NewestPayments(ops []int64) (map[int64]int64, error) {
-	newest := make(map[int64]int64, len(ops))
-	err := v.scan(v.ctx, "SELECT j.value, (SELECT max(p.at) FROM payments p WHERE p.op_no = j.value) FROM json_each(?) j", []any{list(ops)}, func(row []driver.Value) error {
-		if row[1] != nil {
-			newest[integer(row[0])] = integer(row[1])
-		}
-		return nil
-	})
-	return newest, err
+// Made is what payments an operation has.
+type Made struct {
+	Payments int64
+	Newest   int64 // unix milliseconds; the greatest integer where a time is unreadable
+}
+
+// Made gives that of operations by number. Those without a payment are left out.
+func (v *View) Made(ops []int64) (map[int64]Made, error) {
+	made := make(map[int64]Made, len(ops))
+	err := v.scan(v.ctx, "SELECT p.op_no, p.at FROM json_each(?) j CROSS JOIN payments p WHERE p.op_no = j.value AND p.flags & ? = 0",
+		[]any{list(ops), int64(pay.FlagRepeat)}, func(row []driver.Value) error {
+			m, ok := made[integer(row[0])]
+			if at := integer(row[1]); !ok || at > m.Newest {
+				m.Newest = at
+			}
+			m.Payments++
+			made[integer(row[0])] = m
+			return nil
+		})
+	return made, err
 }
 
 // PaymentsFor is PaymentsOf for one resource.

@@ -226,7 +226,10 @@ type (
 		Amount  string `json:"amount,omitempty"` // atomic units of the operation's asset
 		Asset   string `json:"asset,omitempty"`  // asset key of Amount
 		Time    string `json:"time,omitempty"`
-		Note    string `json:"note"`
+		// Payments is how many the operation had then: paid again, it is as if nobody
+		// had said anything. Lines of earlier versions cover whatever comes.
+		Payments *int64 `json:"payments,omitempty"`
+		Note     string `json:"note"`
 		Signed
 	}
 	Unresolved struct {
