@@ -51,11 +51,10 @@ func (q *gathering) windows() error {
 }
 
 // spending is what was spent in a window: the payments in the asset asked about that
-// count as they stand, as a sum, and the others as they count.
+// count as they stand, as sums, and the others as they count.
 type spending struct {
-	payments int64
-	amount   string
-	rows     []weighed // oldest first
+	sums []store.Sum
+	rows []weighed // oldest first
 }
 
 // spendingKey says whose payments and of how many hours.
@@ -79,7 +78,9 @@ func (q *gathering) spending(k spendingKey, names []int64) (*spending, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.payments, s.amount = found.Payments, found.Amount
+		if s.sums = []store.Sum{found.Plain}; !q.g.policy.TrustDefiniteFailures {
+			s.sums = append(s.sums, found.Definite)
+		}
 		if s.rows, err = q.weighAll(found.Others); err != nil {
 			return nil, err
 		}
@@ -93,11 +94,13 @@ func (q *gathering) window(s *spending, asset int64, hours int) Window {
 	since := q.since(hours)
 	w := Window{Held: "0"}
 	var sum big.Int
-	if asset == q.asset || asset == store.AnyAsset {
-		w.Count = s.payments
-	}
-	if asset == q.asset {
-		add(&sum, s.amount)
+	for _, part := range s.sums {
+		if asset == q.asset || asset == store.AnyAsset {
+			w.Count += part.Payments
+		}
+		if asset == q.asset {
+			add(&sum, part.Amount)
+		}
 	}
 	for i := range s.rows {
 		p := &s.rows[i]

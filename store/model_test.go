@@ -408,25 +408,30 @@ func (m *model) checkSpending(t *rapid.T, v *View, names []string, numbers []int
 	if err != nil {
 		t.Fatal(err)
 	}
-	var sum big.Int
-	var payments int64
-	plain := func(p numbered) bool {
+	stands := func(p numbered) bool {
 		r := p.rows[0]
-		return len(p.rows) == 1 && (assetNo == AnyAsset || r.Asset == asset) && r.Flags&(pay.FlagUnreadable|pay.FlagAmbiguous|pay.FlagDefinite|pay.FlagSmaller) == 0 &&
+		return len(p.rows) == 1 && (assetNo == AnyAsset || r.Asset == asset) && r.Flags&(pay.FlagUnreadable|pay.FlagAmbiguous|pay.FlagSmaller) == 0 &&
 			r.At <= until && !slices.Contains(except, p.op)
 	}
-	for _, p := range m.payments() {
-		if p.carries(names) && p.later(since) && plain(p) {
-			payments++
-			if n, ok := new(big.Int).SetString(p.rows[0].Amount, 10); ok && assetNo != AnyAsset {
-				sum.Add(&sum, n)
+	for _, definite := range []int{0, pay.FlagDefinite} {
+		var sum big.Int
+		want, part := Sum{}, got.Plain
+		if definite != 0 {
+			part = got.Definite
+		}
+		for _, p := range m.payments() {
+			if p.carries(names) && p.later(since) && stands(p) && p.rows[0].Flags&pay.FlagDefinite == definite {
+				want.Payments++
+				if n, ok := new(big.Int).SetString(p.rows[0].Amount, 10); ok && assetNo != AnyAsset {
+					sum.Add(&sum, n)
+				}
 			}
 		}
+		if want.Amount = sum.String(); part != want {
+			t.Fatalf("spent under %v in %q since %d, until %d but for %v, flag %d: %+v, want %+v", names, asset, since, until, except, definite, part, want)
+		}
 	}
-	if got.Payments != payments || got.Amount != sum.String() {
-		t.Fatalf("spent under %v in %q since %d, until %d but for %v: %d payments of %s, want %d of %s", names, asset, since, until, except, got.Payments, got.Amount, payments, sum.String())
-	}
-	want := m.where(func(p numbered) bool { return p.carries(names) && p.later(since) && !plain(p) })
+	want := m.where(func(p numbered) bool { return p.carries(names) && p.later(since) && !stands(p) })
 	if !slices.Equal(ids(got.Others), want) {
 		t.Fatalf("beside what was spent under %v in %q since %d, until %d but for %v: %v, want %v", names, asset, since, until, except, ids(got.Others), want)
 	}

@@ -44,15 +44,18 @@ func (v *View) Window(asset, since int64) (w Window, unknown int64, err error) {
 	}
 	first, second := slotOf(since, 0), slotOf(since, 1)
 	if err := v.scan(v.ctx, slotsAfter, []any{asset, first, second}, func(row []driver.Value) error {
-		text, _ := row[1].(string)
-		return in(integer(row[0])).addText(text)
+		sums, _ := row[0].(string)
+		if err := of.addText(sums); err != nil {
+			return err
+		}
+		sums, _ = row[1].(string)
+		return rest.addText(sums)
 	}); err != nil {
 		return Window{}, 0, err
 	}
 	// What is left of the slot that the window begins in.
-	args := []any{lastOfSlot(first, 0), since, asset, int64(noTime), nil}
-	plain := &of[partOpen]
-	more, err := v.addPlain(&spentUntil, args, &plain.payments, &plain.amount)
+	args := []any{lastOfSlot(first, 0), since, asset, int64(noTime)}
+	more, err := v.addStanding(&spentUntil, args, &of[partOpen], &of[partFailed])
 	if err != nil {
 		return Window{}, 0, err
 	}
@@ -93,17 +96,18 @@ func (s *slotSums) window(asset int64) Window {
 
 // spentUntil is about the payments up to ?1 in an asset, or in one that cannot be read.
 // Only what less was settled stands in the table alone.
-var spentUntil = newSpendingQuery(func(place string) string {
+var spentUntil = newSpendingQuery(false, func(place string) string {
 	return fmt.Sprintf("SELECT k.asset, k.flags, k.amount, CASE WHEN k.flags & %d THEN (SELECT p.settled FROM payments p WHERE p.op_no = k.op_no AND p.i = k.i) END FROM %s AND k.flags & %d = 0",
 		pay.FlagSmaller, place, pay.FlagRepeat)
-}, fmt.Sprintf("payments k INDEXED BY payments_by_time WHERE k.at > ?2 AND k.at <= ?1 AND (?3 = %d OR k.asset IN (?3, 0))", AnyAsset))
+}, []string{fmt.Sprintf("payments k INDEXED BY payments_by_time WHERE k.at > ?2 AND k.at <= ?1 AND (?3 = %d OR k.asset IN (?3, 0))", AnyAsset)})
 
 // slotsAfter is a query for the slots behind ?2, one of the smaller size, that make up
-// all the time there is: small ones up to where ?3 ends, and large ones from there on.
+// all the time there is: small ones up to where ?3 ends, and large ones from there on. It
+// gives the sums of those in the asset ?1, and of those in one that cannot be read beside
+// it.
 var slotsAfter = func() string {
-	const of = " AND (asset = ?1 OR asset = 0 OR ?1 = -1)"
-	return fmt.Sprintf("SELECT asset, sums FROM slots WHERE size = 0 AND slot > ?2 AND slot < (?3 + 1) * %d", slotSizes[1]/slotSizes[0]) + of +
-		" UNION ALL SELECT asset, sums FROM slots WHERE size = 1 AND slot > ?3" + of
+	sums := fmt.Sprintf("SELECT group_concat(sums, ';') FILTER (WHERE asset = ?1 OR ?1 = %[1]d), group_concat(sums, ';') FILTER (WHERE asset <> ?1 AND ?1 <> %[1]d) FROM slots WHERE (asset = ?1 OR asset = 0 OR ?1 = %[1]d)", AnyAsset)
+	return fmt.Sprintf("%s AND size = 0 AND slot > ?2 AND slot < (?3 + 1) * %d UNION ALL %[1]s AND size = 1 AND slot > ?3", sums, slotSizes[1]/slotSizes[0])
 }()
 
 // DayState is what became of payments, as far as a sum by day tells it: whether an

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/jmoiron/sqlx"
 )
@@ -234,6 +235,8 @@ func (t *Tx) Filled() error {
 	if err := t.flush(); err != nil {
 		return err
 	}
+	// What the rows left behind would stand beside what sorting takes.
+	debug.FreeOSMemory()
 	if _, err := t.exec(`INSERT INTO operation_names (name, class, last_key, op_no)
 		SELECT n.name, o.class, o.last_key, o.op_no FROM operations o JOIN name_set_names n ON n.set_no = o.names ORDER BY 1, 2, 3, 4`); err != nil {
 		return err
