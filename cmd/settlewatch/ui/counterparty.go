@@ -30,9 +30,7 @@ type counterpartyPage struct {
 	Frozen   *decision.Frozen
 	Denied   bool
 	Allowed  bool
-	Headroom *guard.Headroom // nil where it cannot be, or was not yet, worked out
-	Left     time.Time       // when Headroom was worked out
-	Behind   bool            // and something has come since
+	Headroom *guard.Headroom // nil where it cannot be worked out
 	More     int             // forms that are not shown
 	Pairs    []ingest.Together
 	Sampled  bool // there may be more pairs than were looked at
@@ -104,7 +102,6 @@ func (q *request) counterparty() error {
 		return err
 	}
 	s, unsound := q.g.Log().Read(ctx)
-	mark := q.mark(ctx, s, unsound)
 	page := counterpartyPage{Typed: clean(payment.Display(typed)), Of: encode("name", payment.Display(typed)), PartyView: view, Filter: "/operations?" + encode("counterparty", payment.Display(typed))}
 	page.forms(names, all, view)
 	page.rate()
@@ -134,9 +131,9 @@ func (q *request) counterparty() error {
 	}
 	page.Denied = slices.ContainsFunc(all, func(n string) bool { return slices.Contains(p.Denylist, n) })
 	page.Allowed = slices.ContainsFunc(all, func(n string) bool { return slices.Contains(p.Allowlist, n) })
-	var current bool
-	page.Headroom, page.Left, current = q.limits.get(ctx, q.UI, guard.HeadroomQuery{Counterparty: payment.Display(typed), Asset: known(p, page.Asset)}, mark)
-	page.Behind = !current
+	if h, err := q.g.Headroom(ctx, guard.HeadroomQuery{Counterparty: payment.Display(typed), Asset: known(p, page.Asset)}); err == nil {
+		page.Headroom = h
+	}
 	q.render(http.StatusOK, "counterparty", "", page)
 	return nil
 }

@@ -97,7 +97,6 @@ type UI struct {
 
 	sessions sessions
 	figures  figures
-	limits   limits
 
 	mu       sync.Mutex
 	forms    map[string]*sent // that were sent, by their numbers

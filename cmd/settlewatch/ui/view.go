@@ -169,9 +169,6 @@ func (q *request) render(status int, name, nav string, body any) {
 	if o, ok := body.(overview); ok && o.Stale {
 		f.Mark = o.mark // so that the page asks again soon
 	}
-	if c, ok := body.(counterpartyPage); ok && c.Behind {
-		f.Mark = "behind"
-	}
 	f.Mark += q.confirmation()
 	if f.Returned = q.returned; f.Returned != nil {
 		status, f.Title = f.Returned.status, f.Returned.Title+" – "+f.Title
