@@ -262,9 +262,9 @@ func (t *Tx) findSet(numbers []int64) (int64, error) {
 	}
 	t.newSet = 0
 	var n int64
-	err := t.row("SELECT set_no FROM name_sets WHERE names = ?", []any{key}, &n)
+	err := t.one("SELECT set_no FROM name_sets WHERE names = ?", []any{key}, &n)
 	if errors.Is(err, sql.ErrNoRows) {
-		if err := t.row("INSERT INTO name_sets (names) VALUES (?) RETURNING set_no", []any{key}, &n); err != nil {
+		if err := t.one("INSERT INTO name_sets (names) VALUES (?) RETURNING set_no", []any{key}, &n); err != nil {
 			return 0, err
 		}
 		for _, name := range numbers {

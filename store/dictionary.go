@@ -159,9 +159,9 @@ func (t *Tx) wordNumber(w string) (any, error) {
 	}
 	t.newWord = 0
 	var n int64
-	err := t.row(findWord, []any{wordHash(w), w}, &n)
+	err := t.one(findWord, []any{wordHash(w), w}, &n)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = t.row("INSERT INTO words (word, hash) VALUES (?,?) RETURNING word_no", []any{w, wordHash(w)}, &n)
+		err = t.one("INSERT INTO words (word, hash) VALUES (?,?) RETURNING word_no", []any{w, wordHash(w)}, &n)
 	}
 	if err != nil {
 		return nil, err
@@ -179,10 +179,10 @@ func (t *Tx) Type(p Type) (int64, error) {
 		return n, nil
 	}
 	var n int64
-	args := []any{[]byte(p.EventType), p.HasRole, []byte(p.Role)}
-	err := t.row("SELECT type_no FROM types WHERE event_type = ? AND has_role = ? AND role = ?", args, &n)
+	args := []any{[]byte(p.EventType), int64(boolInt(p.HasRole)), []byte(p.Role)}
+	err := t.one("SELECT type_no FROM types WHERE event_type = ? AND has_role = ? AND role = ?", args, &n)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = t.row("INSERT INTO types (event_type, has_role, role) VALUES (?,?,?) RETURNING type_no", args, &n)
+		err = t.one("INSERT INTO types (event_type, has_role, role) VALUES (?,?,?) RETURNING type_no", args, &n)
 	}
 	if err != nil {
 		return 0, err
@@ -201,9 +201,9 @@ func (t *Tx) class(shape []int64, settlement int) (int64, error) {
 		return n, nil
 	}
 	var n int64
-	err := t.row("SELECT class_no FROM classes WHERE shape = ? AND settlement = ?", []any{blob, settlement}, &n)
+	err := t.one("SELECT class_no FROM classes WHERE shape = ? AND settlement = ?", []any{blob, int64(settlement)}, &n)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = t.row("INSERT INTO classes (shape, settlement) VALUES (?,?) RETURNING class_no", []any{blob, settlement}, &n)
+		err = t.one("INSERT INTO classes (shape, settlement) VALUES (?,?) RETURNING class_no", []any{blob, int64(settlement)}, &n)
 	}
 	if err != nil {
 		return 0, err

@@ -2,7 +2,9 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"slices"
 )
@@ -42,18 +44,18 @@ func (s *Stored) Shape() []int64 { return shapeFromKey(s.ShapeBytes) }
 const storedColumns = `o.op_no, o.run_no, o.op_key, o.class, o.last_key, o.events, o.spans, o.crc, o.names, o.blind IS NOT NULL, o.no_hook, c.shape,
 	(SELECT count(*) FROM payments p WHERE p.op_no = o.op_no), (SELECT count(*) FROM answers a WHERE a.op_no = o.op_no)`
 
-func (t *Tx) stored(where string, args ...any) (*Stored, error) {
-	var s Stored
-	err := t.row("SELECT "+storedColumns+" FROM operations o JOIN classes c ON c.class_no = o.class WHERE "+where, args,
-		&s.No, &s.Run, &s.Key, &s.Class, &s.Last, &s.Events, &s.Spans, &s.CRC, &s.names, &s.blind, &s.NoHook, &s.ShapeBytes, &s.Payments, &s.Answers)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	s.Key = unpackKey(s.Key)
-	return &s, nil
+func (t *Tx) stored(where string, args ...any) (found *Stored, err error) {
+	err = t.scan(context.Background(), "SELECT "+storedColumns+" FROM operations o JOIN classes c ON c.class_no = o.class WHERE "+where, args, func(row []driver.Value) error {
+		blob := func(i int) []byte {
+			b, _ := row[i].([]byte)
+			return bytes.Clone(b)
+		}
+		found = &Stored{No: integer(row[0]), Run: integer(row[1]), Key: unpackKey(blob(2)), Class: integer(row[3]), Last: blob(4),
+			Events: integer(row[5]), Spans: blob(6), CRC: uint32(integer(row[7])), names: integer(row[8]), blind: integer(row[9]) != 0,
+			NoHook: integer(row[10]) != 0, ShapeBytes: blob(11), Payments: integer(row[12]), Answers: integer(row[13])}
+		return nil
+	})
+	return found, err
 }
 
 // Operation finds an operation of a run by its key; nil when there is none.
@@ -64,7 +66,7 @@ func (t *Tx) Operation(run int64, key []byte) (*Stored, error) {
 		}
 	}
 	find := func() (*Stored, error) {
-		return t.stored("o.run_no = ? AND o.key_hash = ? AND o.op_key = ?", run, keyHash(key), packKey(key))
+		return t.stored("o.run_no = ? AND o.key_hash = ? AND o.op_key = ?", run, int64(keyHash(key)), packKey(key))
 	}
 	s, err := find()
 	if s == nil || err != nil || len(t.newPayments.args) == 0 || s.No < t.newPayments.owner {
@@ -351,7 +353,7 @@ func (t *Tx) RunOf(op int64) (int64, error) {
 		return 0, err
 	}
 	var run int64
-	err := t.row(query, []any{op}, &run)
+	err := t.one(query, []any{op}, &run)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}

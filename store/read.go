@@ -108,18 +108,7 @@ func (v *View) meta() (place, error) {
 // one reads the integers of the only row of a query; sql.ErrNoRows where there is
 // none.
 func (v *View) one(query string, args []any, to ...*int64) error {
-	found := false
-	err := v.scan(v.ctx, query, args, func(row []driver.Value) error {
-		found = true
-		for i := range to {
-			*to[i] = integer(row[i])
-		}
-		return nil
-	})
-	if err == nil && !found {
-		err = sql.ErrNoRows
-	}
-	return err
+	return v.integers(v.ctx, query, args, to)
 }
 
 // Runs lists every run in listing order.

@@ -155,6 +155,22 @@ func (s *session) scan(ctx context.Context, query string, args []any, fn func([]
 	})
 }
 
+// integers reads the only row of a query for numbers.
+func (s *session) integers(ctx context.Context, query string, args []any, to []*int64) error {
+	found := false
+	err := s.scan(ctx, query, args, func(row []driver.Value) error {
+		found = true
+		for i := range to {
+			*to[i] = integer(row[i])
+		}
+		return nil
+	})
+	if err == nil && !found {
+		err = sql.ErrNoRows
+	}
+	return err
+}
+
 // integer is a column value that cannot be anything else; 0 for null.
 func integer(v driver.Value) int64 {
 	n, _ := v.(int64)

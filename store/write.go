@@ -128,7 +128,7 @@ func (x *Index) Write(ctx context.Context, fn func(*Tx) error) error {
 
 func (t *Tx) start() error {
 	var generation int64
-	if err := t.row("SELECT generation, rev, gone, next_op FROM meta", nil, &generation, &t.rev, &t.gone, &t.nextOp); err != nil {
+	if err := t.one("SELECT generation, rev, gone, next_op FROM meta", nil, &generation, &t.rev, &t.gone, &t.nextOp); err != nil {
 		return err
 	}
 	if generation != t.generation {
@@ -169,6 +169,11 @@ func (t *Tx) row(query string, args []any, dest ...any) error {
 	return t.session.row(context.Background(), query, args...).Scan(dest...)
 }
 
+// one is row for numbers, past database/sql. Arguments are of the driver's own types.
+func (t *Tx) one(query string, args []any, to ...*int64) error {
+	return t.integers(context.Background(), query, args, to)
+}
+
 // flush writes the rows still buffered, and adds what was counted.
 func (t *Tx) flush() error {
 	for _, b := range []*rowBuffer{&t.newWords, &t.newOps, &t.newPayments, &t.newNames, &t.newSets, &t.newSetNames} {
@@ -200,7 +205,7 @@ func (t *Tx) Clear() error {
 		}
 	}
 	t.added, t.nextOp, t.gone, t.noSlots = Totals{}, 1, t.rev, true
-	return t.row(`UPDATE meta SET generation = abs(random()), runs = 0, operations = 0, events = 0, payments = 0, faults = 0, bytes = 0
+	return t.one(`UPDATE meta SET generation = abs(random()), runs = 0, operations = 0, events = 0, payments = 0, faults = 0, bytes = 0
 		RETURNING generation`, nil, &t.generation)
 }
 
