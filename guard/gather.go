@@ -30,6 +30,7 @@ type gathering struct {
 	// mayBeOpen is how many operations with it are of a class that is open, those that
 	// are left out for being blind too.
 	mayBeOpen   int
+	here        int      // and how many are of openHere
 	asset       int64    // that is asked about
 	unseen      []string // assets that have no number in the index
 	anyResolved bool     // a person has resolved some operation
@@ -104,6 +105,11 @@ func (q *gathering) counts() error {
 			q.f.Blind += c.N
 		}
 	}
+	for _, c := range all {
+		if slices.Contains(q.openHere, c.Class) {
+			q.here += int(c.N)
+		}
+	}
 	return err
 }
 
@@ -133,27 +139,24 @@ func (q *gathering) open() error {
 	if len(q.openHere) == 0 {
 		return nil
 	}
-	touched := q.anyResolved || q.s.Baseline() != nil
-	if touched {
-		q.f.Open.Total = 0
-	}
 	resolved, err := q.resolved()
 	if err != nil {
 		return err
 	}
-	for o, err := range q.v.OpenOf(q.names, q.openHere, q.mayBeOpen, resolved.has) {
+	if q.anyResolved || q.s.Baseline() != nil {
+		if err := q.openButForPassed(resolved); err != nil {
+			return err
+		}
+		return q.duplicates()
+	}
+	for o, err := range q.v.OpenOf(q.names, q.openHere, q.mayBeOpen, nil) {
 		if err != nil {
 			return err
 		}
-		r, ok := q.stillOpen(&o)
-		switch {
-		case !ok || q.ignored(o.Blind):
-		case touched:
-			q.f.Open.add(r)
-		default:
+		if r, ok := q.stillOpen(&o); ok && !q.ignored(o.Blind) {
 			q.f.Open.Refs = append(q.f.Open.Refs, r)
 		}
-		if !touched && len(q.f.Open.Refs) == min(maxEvidence, q.f.Open.Total) {
+		if len(q.f.Open.Refs) == min(maxEvidence, q.f.Open.Total) {
 			break
 		}
 	}

@@ -86,6 +86,7 @@ type Guard struct {
 	classes     classes
 	damages     damages
 	resolutions resolutions
+	passed      passed
 	seen        seen
 
 	mu   sync.Mutex

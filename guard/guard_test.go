@@ -496,3 +496,22 @@ func TestOpenOperationsCountAlikeWhetherOrNotAPersonHasActed(t *testing.T) {
 		t.Errorf("one by one the operations count differently: %s", diff)
 	}
 }
+
+func TestARunThatVanishedIsNotWrittenDownAsSeen(t *testing.T) {
+	s := newSite(t, "")
+	s.buy("r2", "op1", terms{payTo: other})
+	s.want("allow", guard.Request{})
+	s.buy("r2", "op2", terms{payTo: other}) // seen by the next question, and not written down yet
+	if _, err := s.Headroom(t.Context(), guard.HeadroomQuery{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(s.run("r2")); err != nil {
+		t.Fatal(err)
+	}
+	s.want("review", guard.Request{}, "damaged_history")
+	if _, _, err := s.Baseline(t.Context(), "it was moved away", nil); err != nil {
+		t.Fatal(err)
+	}
+	s.want("allow", guard.Request{})
+	s.beside("", nil).want("allow", guard.Request{})
+}

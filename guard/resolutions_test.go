@@ -132,3 +132,31 @@ func TestAResolutionOfAnEarlierVersionCoversWhateverComes(t *testing.T) {
 	s.submit("r1", "op1", terms{amount: "600000"})
 	s.want("allow", guard.Request{Amount: "0.41"})
 }
+
+func TestWhatIsTakenBackIsOpenAgainForAGuardThatRemembers(t *testing.T) {
+	s := newSite(t, aDollarADay)
+	op := "op1"
+	s.submit("r1", op, terms{amount: "1"})
+	s.submit("r1", "op2", terms{amount: "1"})
+	s.want("review", guard.Request{Amount: "0.01"}, "open_partial")
+	for range 2 {
+		for _, op := range []string{"op1", "op2"} {
+			if err := s.resolve("r1", op, "failed"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.want("allow", guard.Request{Amount: "0.01"})
+		if err := s.Unresolve(t.Context(), decision.Ref{Run: "r1", Operation: &op}, ""); err != nil {
+			t.Fatal(err)
+		}
+		if v := s.want("review", guard.Request{Amount: "0.01"}, "open_partial"); len(v.Reasons[0].Evidence) != 1 {
+			t.Errorf("%d are open, want 1", len(v.Reasons[0].Evidence))
+		}
+	}
+	if _, _, err := s.Baseline(t.Context(), "the past", nil); err != nil {
+		t.Fatal(err)
+	}
+	s.want("allow", guard.Request{Amount: "0.01"})
+	s.submit("r1", op, terms{amount: "1"}) // paid again, behind the baseline
+	s.want("review", guard.Request{Amount: "0.01"}, "open_partial")
+}

@@ -77,7 +77,7 @@ func (r *resolutions) of(v *store.View, s *decision.State) (*closed, error) {
 	}
 	if generation != r.generation || gone > r.rev {
 		r.runs = nil
-	} else if r.runs != nil && rev == r.rev && s.ResolvedBy() == r.mark {
+	} else if r.runs != nil && rev == r.rev && s.ClosedBy() == r.mark {
 		return r.closed, nil
 	}
 	changed := r.runs == nil
@@ -86,7 +86,7 @@ func (r *resolutions) of(v *store.View, s *decision.State) (*closed, error) {
 	}
 	look := func() error {
 		var ops []*resolvedOp
-		if mark := s.ResolvedBy(); mark != r.mark {
+		if mark := s.ClosedBy(); mark != r.mark {
 			ops, r.mark, changed = r.compare(s), mark, true
 		}
 		moved, err := r.moved(v)

@@ -75,6 +75,16 @@ func (g *Guard) compare(ctx context.Context, v *store.View, s *decision.State, c
 		if lost, err = vanished(v, s); err != nil {
 			return err
 		}
+		// What is no longer there is not written down as seen.
+		for run := range c.pending {
+			runs, err := v.RunsByKey(keyOf(run))
+			if err != nil {
+				return err
+			}
+			if len(runs) == 0 {
+				delete(c.pending, run)
+			}
+		}
 	}
 	for i := range changed {
 		run := &changed[i]

@@ -214,7 +214,7 @@ func TestAGuardThatRemembersAnswersLikeANewOne(t *testing.T) {
 		for n := range 50 {
 			run := runs[r.IntN(len(runs))]
 			all := made[run]
-			switch act := r.IntN(16); {
+			switch act := r.IntN(17); {
 			case act < 6 || len(all) == 0:
 				made[run] = append(all, s.make(r, run, n))
 			case act < 13:
@@ -222,7 +222,11 @@ func TestAGuardThatRemembersAnswersLikeANewOne(t *testing.T) {
 			case act == 13: // it is paid once more
 				b := &all[r.IntN(len(all))]
 				s.submit(run, b.op, terms{payTo: b.payTo, resource: b.resource})
-			case act == 14: // the run begins anew
+			case act == 14:
+				if _, _, err := s.Baseline(t.Context(), "the past", nil); err != nil {
+					t.Fatal(err)
+				}
+			case act == 15: // the run begins anew
 				text, err := os.ReadFile(s.run(run))
 				if err != nil {
 					t.Fatal(err)

@@ -175,6 +175,7 @@ func (t *Tx) ClearRun(run int64) error {
 	if err := t.clearNames(run); err != nil {
 		return err
 	}
+	t.gone = t.rev
 	_, err := t.exec("DELETE FROM operations WHERE run_no = ?", run)
 	return err
 }

@@ -138,11 +138,11 @@ func (f *fold) add(l *line, doubtful bool) {
 	case *Resolved:
 		if _, ok := f.counts(l, doubtful, time.Time{}); ok {
 			f.resolved.Set(b.key(), b)
-			f.resolvedBy = named(l)
+			f.closedBy = named(l)
 		}
 	case *Unresolved:
 		f.resolved.Delete(b.key())
-		f.resolvedBy = named(l)
+		f.closedBy = named(l)
 	case *Baseline:
 		if _, ok := f.counts(l, doubtful, time.Time{}); !ok {
 			return
@@ -153,6 +153,7 @@ func (f *fold) add(l *line, doubtful bool) {
 			f.baselineRuns[c.Run] = c
 		}
 		f.rewritten.Clear()
+		f.closedBy = named(l)
 	case *Seen:
 		for _, c := range b.Runs {
 			if _, known := f.seen.Get(c.Run); known && doubtful {
@@ -389,8 +390,8 @@ func (f *fold) rewrite(l *line, b *Rewritten) {
 	}
 	for _, key := range gone {
 		f.resolved.Delete(key)
-		f.resolvedBy = named(l)
 	}
+	f.closedBy = named(l)
 }
 
 // named tells a line from every other: one behind a fault may bear any signature.

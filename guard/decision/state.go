@@ -39,9 +39,9 @@ type State struct {
 	spends   *btree.Map[string, *ReceiptState] // issued ones that spend; by gate and the day they count in
 	began    time.Time                         // of a log that began anew
 
-	frozen     *btree.Map[string, *frozenState]
-	resolved   *btree.Map[string, *Resolved]
-	resolvedBy string
+	frozen   *btree.Map[string, *frozenState]
+	resolved *btree.Map[string, *Resolved]
+	closedBy string
 
 	baseline     *Baseline
 	baselineRuns map[string]Covered // never changed once made
@@ -420,9 +420,9 @@ func (s *State) Resolution(ref Ref) *Resolved {
 	return r
 }
 
-// ResolvedBy names the line that last changed what people found out: where it is the
-// same, so is all of that.
-func (s *State) ResolvedBy() string { return s.resolvedBy }
+// ClosedBy names the line that last changed what people resolved or made history of:
+// where it is the same, so is all of that.
+func (s *State) ClosedBy() string { return s.closedBy }
 
 // Resolutions yields what people found out, by run.
 func (s *State) Resolutions() iter.Seq[*Resolved] {
