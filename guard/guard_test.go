@@ -1,7 +1,9 @@
 package guard_test
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -514,4 +516,33 @@ func TestARunThatVanishedIsNotWrittenDownAsSeen(t *testing.T) {
 	}
 	s.want("allow", guard.Request{})
 	s.beside("", nil).want("allow", guard.Request{})
+}
+
+// said is what was logged, for a handler.
+type said chan string
+
+func (s said) Write(p []byte) (int, error) {
+	s <- string(p)
+	return len(p), nil
+}
+
+func TestAServerWithoutTheOperatorsOfTheLogSaysSo(t *testing.T) {
+	_, public, err := decision.NewKey("alice", []byte("four words"), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t, `{"operators": [{"name": "alice", "publicKey": "`+public+`"}]}`)
+	s.want("allow", guard.Request{})
+	lines := make(said, 10)
+	g := s.beside("", func(o *guard.Options) { o.Log = slog.New(slog.NewTextHandler(lines, nil)) })
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- g.Watch(ctx) }()
+	if line := <-lines; !strings.Contains(line, "without a signature") {
+		t.Error(line)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 }

@@ -265,6 +265,7 @@ func (g *Guard) Watch(ctx context.Context) error {
 	if err := g.recordSeen(ctx); err != nil && ctx.Err() == nil {
 		g.say.Warn("the decisions log could not be written", "error", err)
 	}
+	g.unmanned(ctx)
 	ticker := time.NewTicker(seenEvery)
 	defer ticker.Stop()
 	for {
@@ -277,6 +278,18 @@ func (g *Guard) Watch(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// unmanned warns where acts of people count without a signature though the log knows
+// operators: a server that was started without its policy file is worth less than it
+// looks.
+func (g *Guard) unmanned(ctx context.Context) {
+	s, err := g.log.Read(ctx)
+	if err != nil || len(g.policy.Operators) > 0 || s.MannedPolicy() == nil {
+		return
+	}
+	g.say.Warn("what people permit counts here without a signature: the policy of this server names no operators, though one in the decisions log does; start it with --guard-config if that is its policy",
+		"policy", s.MannedPolicy().Path)
 }
 
 // Close records what was seen.
