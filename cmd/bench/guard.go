@@ -88,9 +88,9 @@ func counterparties(ctx context.Context, t task, x *ingest.Indexer) ([]string, e
 	return all, nil
 }
 
-// judged times checks of counterparties that pick chooses. Each is asked once before
-// it counts, so that what is timed is a verdict and not the line it writes.
-func judged(ctx context.Context, t task, pick func(all []string, r *rand.Rand) string) (sample, error) {
+// judged times checks of counterparties that pick chooses, after prepare. Each is asked
+// once before it counts, so that what is timed is a verdict and not the line it writes.
+func judged(ctx context.Context, t task, pick func(all []string, r *rand.Rand) string, prepare ...func(context.Context, *guard.Guard) error) (sample, error) {
 	var inside []float64
 	s, err := asked(ctx, t, 2000, func(x *ingest.Indexer) (func(int) error, error) {
 		all, err := counterparties(ctx, t, x)
@@ -105,6 +105,11 @@ func judged(ctx context.Context, t task, pick func(all []string, r *rand.Rand) s
 		g, err := guarding(t, timed, p)
 		if err != nil {
 			return nil, err
+		}
+		for _, do := range prepare {
+			if err := do(ctx, g); err != nil {
+				return nil, err
+			}
 		}
 		r := rand.New(rand.NewPCG(t.Seed, 2))
 		ask := func(cp string) error {
@@ -135,7 +140,17 @@ func verdict(ctx context.Context, t task) (sample, error) {
 }
 
 func verdictHottest(ctx context.Context, t task) (sample, error) {
-	return judged(ctx, t, func(all []string, _ *rand.Rand) string { return all[0] })
+	return judged(ctx, t, busiest)
+}
+
+func busiest(all []string, _ *rand.Rand) string { return all[0] }
+
+// verdictPast is verdictHottest after a person has made history of everything.
+func verdictPast(ctx context.Context, t task) (sample, error) {
+	return judged(ctx, t, busiest, func(ctx context.Context, g *guard.Guard) error {
+		_, _, err := g.Baseline(ctx, "the past", nil)
+		return err
+	})
 }
 
 // verdictLogged times allows that are written down.

@@ -277,6 +277,7 @@ func verdicts(on, tenth size, reread bound) []row {
 		{name: "hottest-reread", what: "the same, vs a check of the busiest counterparty", item: probe{work: "reread", on: on}, ref: probe{work: "verdict-hottest", on: on, warm: true}, metric: wall, refMetric: net},
 		{name: "check", what: "a whole check, its Sync aside", item: probe{work: "verdict", on: on, warm: true}, metric: net},
 		{name: "verdict-hottest", what: "a verdict, the busiest counterparty, vs SELECT 1", item: probe{work: "verdict-hottest", on: on, warm: true}, ref: probe{work: "select-1"}, metric: inside, refMetric: call},
+		{name: "verdict-past", what: "the same after a baseline, vs before", item: probe{work: "verdict-past", on: on, warm: true}, ref: probe{work: "verdict-hottest", on: on, warm: true}, metric: inside},
 		{name: "verdict-stdio", what: "a check over stdio, beyond a bare tool call", item: probe{work: "stdio-check", on: on, warm: true}, ref: probe{work: "stdio-bare", on: on, warm: true}, metric: call, difference: true, now: atMost(1e-3)},
 		{name: "verdict-logged", what: "an allow that is written down, vs a bare append and fsync", item: probe{work: "verdict-logged", on: on, warm: true}, ref: probe{work: "append"}, metric: net, refMetric: call},
 	}
@@ -306,6 +307,7 @@ var works = map[string]work{
 
 	"verdict":         verdict,
 	"verdict-hottest": verdictHottest,
+	"verdict-past":    verdictPast,
 	"page-overview":   page("/"),
 	"page-reviews":    page("/reviews"),
 	"page-operations": page("/operations"),
