@@ -397,18 +397,18 @@ func copyIndex(ctx context.Context, db *sql.DB, from string) error {
 	if _, err := db.ExecContext(ctx, "ATTACH ? AS old", from); err != nil {
 		return err
 	}
-	rows, err := db.QueryContext(ctx, "SELECT type, name, sql FROM old.sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY type = 'index', name")
+	rows, err := db.QueryContext(ctx, `SELECT type, name, sql, coalesce((SELECT group_concat('"' || name || '"') FROM pragma_table_info(s.name, 'old')), '') FROM old.sqlite_schema s WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY type = 'index', name`)
 	if err != nil {
 		return err
 	}
 	todo := []string{"BEGIN IMMEDIATE"}
 	for rows.Next() {
-		var kind, name, statement string
-		if err := rows.Scan(&kind, &name, &statement); err != nil {
+		var kind, name, statement, columns string // those that are stored
+		if err := rows.Scan(&kind, &name, &statement, &columns); err != nil {
 			return errors.Join(err, rows.Close())
 		}
 		if todo = append(todo, statement); kind == "table" {
-			todo = append(todo, fmt.Sprintf("INSERT INTO main.%s SELECT * FROM old.%[1]s", name))
+			todo = append(todo, fmt.Sprintf("INSERT INTO main.%s (%s) SELECT %[2]s FROM old.%[1]s", name, columns))
 		}
 	}
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil {

@@ -26,7 +26,7 @@ type fold struct {
 	operators map[string]operator          // by public key
 	keys      *btree.Map[string, struct{}] // digests of what signatures that count were over
 	maxAt     time.Time                    // the newest time of any line
-	told      []verdict                    // as in State.verdicts, oldest first
+	told      []*verdict                   // as in State.verdicts, oldest first
 	next      time.Time                    // no live review has an earlier deadline; zero: none is live
 	ahead     time.Time                    // no approval began later
 	behind    int64                        // lines behind a fault that were looked at
@@ -166,7 +166,7 @@ func (f *fold) add(l *line, doubtful bool) {
 		f.rewrite(l, b)
 	case *Acknowledged:
 		var since time.Time
-		if all, ok := f.rewrites.Get(b.Run); ok {
+		if all := f.Rewritten(b.Run); len(all) > 0 {
 			since = all[len(all)-1].At
 		}
 		if _, ok := f.counts(l, doubtful, since); ok {
@@ -379,8 +379,8 @@ func (f *fold) hold(l *line, b *Held) {
 // rewrite takes note of vanished evidence. What people said of what the run held
 // no longer holds for what it holds now.
 func (f *fold) rewrite(l *line, b *Rewritten) {
-	all, _ := f.rewrites.Get(b.Run)
-	f.rewrites.Set(b.Run, append(slices.Clip(all), &RewrittenState{*b, l.Seq, l.At}))
+	all := append(slices.Clip(f.Rewritten(b.Run)), &RewrittenState{*b, l.Seq, l.At})
+	f.rewrites.Set(b.Run, &all)
 	f.rewritten.Set(b.Run, struct{}{})
 	f.seen.Delete(b.Run)
 	f.acks.Delete(b.Run)
@@ -398,15 +398,15 @@ func (f *fold) rewrite(l *line, b *Rewritten) {
 func named(l *line) string { return fmt.Sprint(l.Seq, " ", l.Sig) }
 
 func (f *fold) verdict(kind string, in Intent, rule string, at time.Time) {
-	key := verdictKey(kind, in, rule)
-	f.verdicts.Set(key, at)
-	f.told = append(f.told, verdict{key, at})
+	v := &verdict{verdictKey(kind, in, rule), at}
+	f.verdicts.Set(v.key, v)
+	f.told = append(f.told, v)
 	for len(f.told) > 0 {
 		old := f.told[0]
 		if d := at.Sub(old.at); d < verdictsLast && d > -verdictsLast {
 			return
 		}
-		if last, ok := f.verdicts.Get(old.key); ok && last.Equal(old.at) {
+		if last, _ := f.verdicts.Get(old.key); last == old {
 			f.verdicts.Delete(old.key)
 		}
 		f.told = f.told[1:]

@@ -48,11 +48,11 @@ type State struct {
 
 	seen      *btree.Map[string, Covered]
 	seenAt    time.Time
-	rewrites  *btree.Map[string, []*RewrittenState] // not acknowledged
-	rewritten *btree.Map[string, struct{}]          // since the baseline
+	rewrites  *btree.Map[string, *[]*RewrittenState] // not acknowledged
+	rewritten *btree.Map[string, struct{}]           // since the baseline
 	acks      *btree.Map[string, *Acknowledged]
 
-	verdicts *btree.Map[string, time.Time]
+	verdicts *btree.Map[string, *verdict]
 
 	ignored      []Ignored
 	ignoredTotal int
@@ -65,9 +65,9 @@ func newState() *State {
 		holds: &btree.Map[int64, *HoldState]{}, holdIDs: &btree.Map[string, int64]{}, consumed: &btree.Map[string, int64]{},
 		receipts: &btree.Map[string, *ReceiptState]{}, burnt: &btree.Map[string, struct{}]{}, spends: &btree.Map[string, *ReceiptState]{},
 		frozen: &btree.Map[string, *frozenState]{}, resolved: &btree.Map[string, *Resolved]{},
-		seen: &btree.Map[string, Covered]{}, rewrites: &btree.Map[string, []*RewrittenState]{},
+		seen: &btree.Map[string, Covered]{}, rewrites: &btree.Map[string, *[]*RewrittenState]{},
 		rewritten: &btree.Map[string, struct{}]{}, acks: &btree.Map[string, *Acknowledged]{},
-		verdicts: &btree.Map[string, time.Time]{},
+		verdicts: &btree.Map[string, *verdict]{},
 	}
 }
 
@@ -477,14 +477,19 @@ type RewrittenState struct {
 // has acknowledged since, in the order of ids, each with what happened to it,
 // oldest first.
 func (s *State) RewrittenRuns() iter.Seq2[string, []*RewrittenState] {
-	return func(yield func(string, []*RewrittenState) bool) { s.rewrites.Scan(yield) }
+	return func(yield func(string, []*RewrittenState) bool) {
+		s.rewrites.Scan(func(run string, all *[]*RewrittenState) bool { return yield(run, *all) })
+	}
 }
 
 // Rewritten is what happened to the evidence of one run since it was last
 // acknowledged, oldest first.
 func (s *State) Rewritten(run string) []*RewrittenState {
-	all, _ := s.rewrites.Get(run)
-	return all
+	all, ok := s.rewrites.Get(run)
+	if !ok {
+		return nil
+	}
+	return *all
 }
 
 // Acknowledged says up to which offset the damage of a run was accepted. It is
@@ -504,8 +509,8 @@ const verdictsLast = time.Minute
 // rule within the last minute: kind is "allowed" or "blocked", rule is "" for the
 // former.
 func (s *State) RecentVerdict(kind string, in Intent, rule string, now time.Time) bool {
-	at, ok := s.verdicts.Get(verdictKey(kind, in, rule))
-	return ok && !at.After(now) && now.Sub(at) < verdictsLast
+	v, ok := s.verdicts.Get(verdictKey(kind, in, rule))
+	return ok && !v.at.After(now) && now.Sub(v.at) < verdictsLast
 }
 
 // key orders references by run. A run is named by a file, so it holds no NUL.
