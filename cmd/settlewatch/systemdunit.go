@@ -103,8 +103,11 @@ func (a *app) unitFlags(more []string) (*serveOptions, error) {
 	if err := noBlankFlag(f); err != nil {
 		return nil, err
 	}
+	// Public offers are served to anybody, where nobody says otherwise.
+	verifies := !o.http.config.NoAuth && !onlyOffers(o.toolsets)
 	var relative error
 	f.Visit(func(f *pflag.Flag) {
+		verifies = verifies || !o.http.config.NoAuth && strings.HasPrefix(f.Name, "auth-")
 		if f.Value.Type() == "path" && !filepath.IsAbs(f.Value.String()) {
 			relative = needsAbsolute(f.Name, f.Value.String())
 		}
@@ -115,7 +118,7 @@ func (a *app) unitFlags(more []string) (*serveOptions, error) {
 	if o.http.config.Addr == "" {
 		o.http.config.Addr = unitHTTP
 	}
-	if auth := &o.http.config.Auth; !o.http.config.NoAuth {
+	if auth := &o.http.config.Auth; verifies {
 		if auth.Issuer == "" {
 			auth.Issuer = "https://issuer.example"
 		}

@@ -47,6 +47,9 @@ var unitCases = []struct {
 	{"a market behind a proxy", []string{"--", "--toolset", "market", "--market-instance", "https://market.example", "--market-proxy", "socks5h://127.0.0.1:9050"}, []string{
 		"IPAddressDeny=any", "IPAddressAllow=localhost",
 	}},
+	{"public offers for everybody", []string{"--", "--toolset", "market", "--market-instance", "https://market.example", "--http", "0.0.0.0:8124", "--http-allow-remote", "--http-allow-public"}, []string{
+		"# Network: the market toolset dials, so no address is closed here. The server itself",
+	}},
 	{"more flags for the server", []string{"--", "--guard-config", "/etc/settlewatch/the policy.json", "--toolset=guard"}, []string{
 		`ExecStart={{program}} serve --http 127.0.0.1:8124 --dir /srv/agent/.trace --guard-dir /var/lib/settlewatch --guard-config "/etc/settlewatch/the policy.json" --toolset=guard`,
 	}},
