@@ -432,7 +432,10 @@ func TestWhatWasTypedIsNeverLost(t *testing.T) {
 	if status != http.StatusNotFound {
 		t.Errorf("status %d", status)
 	}
-	contains(t, "a review that is not there", text, "Not found", "You had typed: \u201casked the seller\u201d")
+	contains(t, "a review that is not there", text, "Not found", "You had typed: \u201casked the seller\u201d", `data-mark=""`)
+	if n := strings.Count(text, "You had typed"); n != 1 {
+		t.Errorf("a review that is not there: it is said %d times: %s", n, text)
+	}
 	v.at.Add(int64(13 * time.Hour))
 	status, text = v.send("/decide", form, "note", "asked <the> seller")
 	if status != http.StatusUnauthorized {

@@ -170,11 +170,12 @@ func (q *request) render(status int, name, nav string, body any) {
 		f.Mark = o.mark // so that the page asks again soon
 	}
 	f.Mark += q.confirmation()
-	if f.Returned = q.returned; f.Returned != nil {
-		status, f.Title = f.Returned.status, f.Returned.Title+" – "+f.Title
-	}
-	if q.r.Method == http.MethodPost || f.Returned != nil {
+	if q.r.Method == http.MethodPost || q.returned != nil {
 		f.Mark = "" // what a form was answered with cannot be asked for again
+	}
+	if q.returned != nil && name != "message" { // a message says by itself what went wrong
+		f.Returned = q.returned
+		status, f.Title = f.Returned.status, f.Returned.Title+" – "+f.Title
 	}
 	q.write(q.w, status, name, f)
 }
