@@ -513,6 +513,29 @@ func TestAFormThatIsSentTwiceIsAnsweredWithWhatItDid(t *testing.T) {
 	contains(t, "the other button", v.page(text), "What was sent now was not done", "Approved. The payment may be made once.", "state approved")
 }
 
+// A page that a browser has kept may be sent again long after what it did has been
+// undone: nobody is told then that it is so.
+func TestAFormThatIsSentAgainMuchLaterIsNotSaidToBeDone(t *testing.T) {
+	v := visit(t, pagesRoot(t))
+	v.login()
+	form := v.form(v.page("/"), "/freeze")
+	if status, text := v.send("/freeze", form, "reason", "a stolen key"); status != http.StatusSeeOther {
+		t.Fatalf("status %d: %s", status, text)
+	}
+	v.send("/unfreeze", v.form(v.page("/"), "/unfreeze"))
+	v.at.Add(int64(time.Minute))
+	status, text := v.send("/freeze", form)
+	if status != http.StatusSeeOther {
+		t.Fatalf("status %d: %s", status, text)
+	}
+	page := v.page(text)
+	contains(t, "the page", page, "Nothing was done now", `class="note ask"`)
+	lacks(t, "the page", page, "It was sent twice", "Every payment is blocked")
+	if n := len(v.lines("frozen")); n != 1 {
+		t.Errorf("it was frozen %d times", n)
+	}
+}
+
 // What is offered works, and what does not is said with what to do.
 func TestWithoutAKeyOnlyWhatNeedsNoneIsOffered(t *testing.T) {
 	root := pagesRoot(t, bought{id: "op-1", url: "https://shop.example/a", payTo: formsPayee, amount: "400000", at: time.Now().Add(-time.Hour), ends: "silent"})

@@ -203,6 +203,10 @@ type sent struct {
 	to, did string
 }
 
+// atOnce is within what time a form that comes again was sent twice. What comes later
+// is from a page that a browser has kept, and what the form did may have been undone.
+const atOnce = 10 * time.Second
+
 // once does what a form asks for unless it was done already. What is sent twice is
 // answered with what the first came to, also while that is under way: a browser
 // without scripts shows the last answer alone.
@@ -220,6 +224,8 @@ func (q *request) once(h func(*request) error) error {
 		<-first.over
 		switch {
 		case first.to == "": // it failed, so it may be sent again
+		case form.at.Sub(first.at) > atOnce:
+			return q.done(first.to, later+first.did)
 		case first.said == form.said:
 			return q.done(first.to, twice+first.did)
 		default:

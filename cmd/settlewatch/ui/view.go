@@ -40,7 +40,7 @@ type frame struct {
 	Code     string // to be typed on the terminal, "" when the login may act
 	Operator string // whose key signs, "" for none
 	Did      string // what a form has just done
-	Undone   bool   // Did is about another form than the one that was sent
+	Undone   bool   // Did is not about what was sent now
 	Mute     bool   // what needs a signature cannot be done here
 	File     string // that freezes everything while it exists
 	Returned *returned
@@ -122,15 +122,19 @@ var deeds = map[string]string{
 const (
 	twice = "twice-"
 	other = "other-"
+	later = "later-"
 )
 
-// deed says what a form has done; undone is whether that was said by a form before it.
+// deed says what a form has done; undone is whether that was another one or is long ago.
 func deed(word string) (text string, undone bool) {
 	if of, ok := strings.CutPrefix(word, twice); ok && deeds[of] != "" {
 		return "It was sent twice and counts once. " + deeds[of], false
 	}
 	if of, ok := strings.CutPrefix(word, other); ok && deeds[of] != "" {
 		return "What was sent now was not done: the same form had been sent before, otherwise filled in. What that came to: " + deeds[of], true
+	}
+	if of, ok := strings.CutPrefix(word, later); ok && deeds[of] != "" {
+		return "Nothing was done now: this form had been sent before, from an older page. What that came to then: " + deeds[of] + " This page shows how it stands now.", true
 	}
 	return deeds[word], false
 }
