@@ -66,10 +66,10 @@ func (a *app) showVersion(asJSON bool) error {
 			member{"trace_format", traceFormat}))
 		return nil
 	}
-	a.say("settlewatch %s", version())
+	a.put("", "", "settlewatch "+version())
 	if r := revision(); r != "" {
-		a.say("revision %s", r)
+		a.put("", "", "revision "+r)
 	}
-	a.say("%s %s/%s, reads %s", runtime.Version(), runtime.GOOS, runtime.GOARCH, traceFormat)
+	a.put("", "", runtime.Version()+" "+runtime.GOOS+"/"+runtime.GOARCH+", reads "+traceFormat)
 	return nil
 }
