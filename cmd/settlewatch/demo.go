@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -123,7 +124,9 @@ func (d *demonstration) pause(ctx context.Context) error {
 func (d *demonstration) title(text string) {
 	d.scene++
 	d.a.say("")
-	d.a.line(bold, strconv.Itoa(d.scene)+". "+text)
+	for _, line := range plain.Fold(strconv.Itoa(d.scene)+". "+text, d.width()) {
+		d.a.line(bold, line)
+	}
 }
 
 // tell adds a paragraph of ours.
@@ -411,8 +414,17 @@ func (d *demonstration) outcome(ctx context.Context) error {
 func (d *demonstration) end(context.Context) error {
 	d.tell(`That is all there is to it. The directory of this story is gone when this ends. With an agent of your own:`)
 	d.a.say("")
-	d.a.say("  settlewatch install       what to add to your agent's host, so that it asks")
-	d.a.say("  settlewatch list          what became of its payments (--dir names its .trace)")
-	d.a.say("  settlewatch review list   what waits for you")
+	for _, c := range [][2]string{
+		{"settlewatch install", "what to add to your agent's host, so that it asks"},
+		{"settlewatch list", "what became of its payments (--dir names its .trace)"},
+		{"settlewatch review list", "what waits for you"},
+	} {
+		if line := fmt.Sprintf("  %-25s %s", c[0], c[1]); plain.Width(line) <= d.width() {
+			d.a.say("%s", line)
+			continue
+		}
+		d.a.say("  %s", c[0])
+		d.a.put("", "    ", c[1])
+	}
 	return nil
 }
