@@ -160,3 +160,19 @@ func TestWhatIsTakenBackIsOpenAgainForAGuardThatRemembers(t *testing.T) {
 	s.submit("r1", op, terms{amount: "1"}) // paid again, behind the baseline
 	s.want("review", guard.Request{Amount: "0.01"}, "open_partial")
 }
+
+func TestAResolutionEndsWhenAnotherFileOfItsRunHasTheOperationToo(t *testing.T) {
+	s := newSite(t, `{"reviewAbove": "100", "damage": "ignore"}`)
+	const id, file, twin = ".ndjson", ".ndjson", "" // both files stand for one run
+	elsewhere := terms{payTo: other, resource: "https://elsewhere.example/"}
+	s.submit(file, "op1", terms{})
+	s.buy(twin, "op2", elsewhere)
+	if err := s.resolve(id, "op1", "failed"); err != nil {
+		t.Fatal(err)
+	}
+	s.want("allow", guard.Request{})
+	s.buy(twin, "op3", elsewhere)
+	s.want("allow", guard.Request{})
+	s.buy(twin, "op1", elsewhere)
+	s.want("review", guard.Request{}, "open_partial", "duplicate_purchase")
+}

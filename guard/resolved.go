@@ -152,8 +152,8 @@ func (r *resolutions) compare(s *decision.State) (added []*resolvedOp) {
 }
 
 // moved gives the operations that may have a number now, or another one: those of runs
-// that came, or were indexed again from their start, and in runs that grew those that
-// were not there.
+// that came, were indexed again from their start, or are not the only one of their id,
+// and in runs that grew those that were not there.
 func (r *resolutions) moved(v *store.View) (ops []*resolvedOp, err error) {
 	changed, _, err := v.RunsChanged(r.rev)
 	for i := range changed {
@@ -161,7 +161,8 @@ func (r *resolutions) moved(v *store.View) (ops []*resolvedOp, err error) {
 		if run == nil {
 			continue
 		}
-		again := run.no != changed[i].No || run.epoch != changed[i].Epoch
+		// Where several files have the id, each may have come to hold what another has.
+		again := run.no != changed[i].No || run.epoch != changed[i].Epoch || changed[i].Twin
 		run.no, run.epoch = changed[i].No, changed[i].Epoch
 		for _, op := range run.ops {
 			if again || op.no == 0 {
