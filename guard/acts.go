@@ -200,7 +200,7 @@ func (g *Guard) resolved(view *store.View, s *decision.State, r Resolution) (dec
 		}
 	}
 	payments := int64(len(paid))
-	body := decision.Resolved{Ref: r.Ref, Outcome: r.Outcome, Note: r.Note, Payments: &payments}
+	body := decision.Resolved{Ref: r.Ref, Outcome: r.Outcome, Note: r.Note, Payments: &payments, Newest: newestOf(paid)}
 	if r.Time != "" {
 		t, err := time.Parse(time.RFC3339, r.Time)
 		if err != nil {
@@ -222,6 +222,19 @@ func (g *Guard) resolved(view *store.View, s *decision.State, r Resolution) (dec
 		body.Asset = asset
 	}
 	return g.sign(s, body, r.Signer, true)
+}
+
+// newestOf is when the newest of some payments was made, nil where one of the times
+// cannot be read.
+func newestOf(paid []store.Paid) (newest *int64) {
+	for i := range paid {
+		if p := &paid[i]; !p.HasAt {
+			return nil
+		} else if newest == nil || p.At > *newest {
+			newest = &p.At
+		}
+	}
+	return newest
 }
 
 // Unresolve takes a resolution back.

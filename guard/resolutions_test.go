@@ -161,6 +161,29 @@ func TestWhatIsTakenBackIsOpenAgainForAGuardThatRemembers(t *testing.T) {
 	s.want("review", guard.Request{Amount: "0.01"}, "open_partial")
 }
 
+func TestAToolCallThatIsSignedAfterAPersonSaidItFailedIsSpent(t *testing.T) {
+	for _, outcome := range []string{"failed", "settled"} {
+		t.Run(outcome, func(t *testing.T) {
+			s := newSite(t, aDollarADay)
+			p := terms{amount: "600000"}.payload()
+			// Asked for by the tool's client and signed by the one inside it: once it is
+			// signed, what was asked for is no payment beside it.
+			s.event("r1", "op1", "x402.payment.requested", map[string]any{"x402_version": 2, "resource": p["resource"], "tool_name": "report", "accepts": []any{p["requirements"]}})
+			if err := s.resolve("r1", "op1", outcome); err != nil {
+				t.Fatal(err)
+			}
+			s.clock.add(30 * time.Hour)
+			s.want("allow", guard.Request{Amount: "0.41"})
+			s.submit("r1", "op1", terms{amount: "600000"})
+			s.want("review", guard.Request{Amount: "0.41"}, "open_partial", "per_counterparty_limit")
+			if err := s.resolve("r1", "op1", "failed"); err != nil {
+				t.Fatal(err)
+			}
+			s.want("allow", guard.Request{Amount: "0.41"})
+		})
+	}
+}
+
 func TestAResolutionEndsWhenAnotherFileOfItsRunHasTheOperationToo(t *testing.T) {
 	s := newSite(t, `{"reviewAbove": "100", "damage": "ignore"}`)
 	const id, file, twin = ".ndjson", ".ndjson", "" // both files stand for one run

@@ -237,7 +237,7 @@ func (r *resolutions) make() *closed {
 	for _, run := range r.runs {
 		for _, op := range run.ops {
 			made := r.made[op.no]
-			if op.no == 0 || op.said.Payments != nil && made.Payments > *op.said.Payments {
+			if op.no == 0 || paidSince(op.said, made) {
 				continue
 			}
 			c.refs[op.no] = op.said.Ref
@@ -246,4 +246,11 @@ func (r *resolutions) make() *closed {
 	}
 	slices.SortFunc(c.newest, func(a, b lastPaid) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(a.op, b.op)) })
 	return c
+}
+
+// paidSince tells whether an operation was paid again after a person resolved it. One
+// that was asked for and is then signed has no more payments than before, but a later
+// one.
+func paidSince(said *decision.Resolved, made store.Made) bool {
+	return said.Payments != nil && made.Payments > *said.Payments || said.Newest != nil && made.Newest > *said.Newest
 }

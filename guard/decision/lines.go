@@ -227,8 +227,11 @@ type (
 		Asset   string `json:"asset,omitempty"`  // asset key of Amount
 		Time    string `json:"time,omitempty"`
 		// Payments is how many the operation had then: paid again, it is as if nobody
-		// had said anything. Lines of earlier versions cover whatever comes.
+		// had said anything. Lines of earlier versions cover whatever comes. Newest is
+		// when the newest of them was made, in unix milliseconds, where every time can be
+		// read: a payment may also take the place of one that was there.
 		Payments *int64 `json:"payments,omitempty"`
+		Newest   *int64 `json:"newest,omitempty"`
 		Note     string `json:"note"`
 		Signed
 	}
