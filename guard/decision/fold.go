@@ -138,11 +138,11 @@ func (f *fold) add(l *line, doubtful bool) {
 	case *Resolved:
 		if _, ok := f.counts(l, doubtful, time.Time{}); ok {
 			f.resolved.Set(b.key(), b)
-			f.closedBy = named(l)
+			f.closedBy = f.named(l)
 		}
 	case *Unresolved:
 		f.resolved.Delete(b.key())
-		f.closedBy = named(l)
+		f.closedBy = f.named(l)
 	case *Baseline:
 		if _, ok := f.counts(l, doubtful, time.Time{}); !ok {
 			return
@@ -153,7 +153,7 @@ func (f *fold) add(l *line, doubtful bool) {
 			f.baselineRuns[c.Run] = c
 		}
 		f.rewritten.Clear()
-		f.closedBy = named(l)
+		f.closedBy = f.named(l)
 	case *Seen:
 		for _, c := range b.Runs {
 			if _, known := f.seen.Get(c.Run); known && doubtful {
@@ -391,11 +391,12 @@ func (f *fold) rewrite(l *line, b *Rewritten) {
 	for _, key := range gone {
 		f.resolved.Delete(key)
 	}
-	f.closedBy = named(l)
+	f.closedBy = f.named(l)
 }
 
-// named tells a line from every other: one behind a fault may bear any signature.
-func named(l *line) string { return fmt.Sprint(l.Seq, " ", l.Sig) }
+// named tells a line from every other. One behind a fault may bear the number and the
+// signature of the line that was there, and say something else.
+func (f *fold) named(l *line) string { return fmt.Sprint(l.Seq, " ", f.behind, " ", l.Sig) }
 
 func (f *fold) verdict(kind string, in Intent, rule string, at time.Time) {
 	v := &verdict{verdictKey(kind, in, rule), at}

@@ -276,6 +276,26 @@ func TestAFreezeThatWasNotSeenYetHoldsHoweverTheLinesBeforeItWereHarmed(t *testi
 	}
 }
 
+func TestALineThatWasEditedIsNotTakenForTheOneItWas(t *testing.T) {
+	f := newFixture(t)
+	first, second := Ref{Run: "r"}, Ref{Run: "s"}
+	f.write(Resolved{Ref: first, Outcome: "failed", Note: "x"})
+	f.write(Resolved{Ref: second, Outcome: "failed", Note: "x"})
+	f.read()
+	if _, err := f.another().Update(t.Context(), "", func(*State) ([]Body, error) {
+		return []Body{Unresolved{Ref: first, Note: "back"}}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	sound := f.bytes()
+	f.overwrite(bytes.Replace(sound, []byte("back"), []byte("BACK"), 1))
+	harmed := unsoundness(t, f.Log).State.ClosedBy()
+	f.overwrite(sound)
+	if now := f.read().ClosedBy(); now == harmed {
+		t.Errorf("both are %q", now)
+	}
+}
+
 func TestWhatComesBackAsItWasIsSoundAgain(t *testing.T) {
 	f := newFixture(t)
 	f.write(Frozen{Scope: "a.example", Reason: "x"})
