@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"sync"
+
+	"github.com/settlewatch/settlewatch/store"
 )
 
 // passed remembers of counterparties that were asked about which of their open
@@ -41,9 +43,12 @@ func (p *passed) before(q *gathering) ([]int64, error) {
 	if err != nil || known == nil || known.generation != generation || known.rev > rev || known.mark != q.s.ClosedBy() {
 		return nil, err
 	}
-	gone, err := q.v.Gone()
+	runs, gone, err := q.v.RunsChanged(known.rev)
 	if err != nil || gone > known.rev {
 		return nil, err
+	}
+	if slices.ContainsFunc(runs, func(r store.Run) bool { return r.Twin }) {
+		return nil, nil // an operation that has come to be in two files is nobody's to close
 	}
 	limit := len(known.ops) + 1000
 	changes, err := q.v.Changed(known.rev, math.MaxInt64, math.MaxInt64, limit)
