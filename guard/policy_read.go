@@ -783,7 +783,7 @@ func entryNames(text string) (names []string, why string) {
 		return nil, "holds a wildcard, and names are compared whole"
 	}
 	name := typedNames(text)[0]
-	if strings.HasPrefix(name, accountPrefix) && strings.Contains(text, "://") {
+	if strings.HasPrefix(name, accountPrefix) && strings.Contains(strings.TrimPrefix(text, accountPrefix), "://") {
 		return nil, "is a URL without a host"
 	}
 	names = []string{name}
