@@ -173,17 +173,21 @@ func (t *Tx) wordNumber(w string) (any, error) {
 	return n, nil
 }
 
+// number finds the number of an entry of a dictionary, or makes one of the same values.
+func (t *Tx) number(find, insert string, args ...any) (n int64, err error) {
+	if err = t.one(find, args, &n); errors.Is(err, sql.ErrNoRows) {
+		err = t.one(insert, args, &n)
+	}
+	return n, err
+}
+
 // Type gives the number of a pair of event type and role.
 func (t *Tx) Type(p Type) (int64, error) {
 	if n, ok := t.types[p]; ok {
 		return n, nil
 	}
-	var n int64
-	args := []any{[]byte(p.EventType), int64(boolInt(p.HasRole)), []byte(p.Role)}
-	err := t.one("SELECT type_no FROM types WHERE event_type = ? AND has_role = ? AND role = ?", args, &n)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = t.one("INSERT INTO types (event_type, has_role, role) VALUES (?,?,?) RETURNING type_no", args, &n)
-	}
+	n, err := t.number("SELECT type_no FROM types WHERE event_type = ? AND has_role = ? AND role = ?",
+		"INSERT INTO types (event_type, has_role, role) VALUES (?,?,?) RETURNING type_no", []byte(p.EventType), int64(boolInt(p.HasRole)), []byte(p.Role))
 	if err != nil {
 		return 0, err
 	}
@@ -200,11 +204,8 @@ func (t *Tx) class(shape []int64, settlement int) (int64, error) {
 	if n, ok := t.classes[key]; ok {
 		return n, nil
 	}
-	var n int64
-	err := t.one("SELECT class_no FROM classes WHERE shape = ? AND settlement = ?", []any{blob, int64(settlement)}, &n)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = t.one("INSERT INTO classes (shape, settlement) VALUES (?,?) RETURNING class_no", []any{blob, int64(settlement)}, &n)
-	}
+	n, err := t.number("SELECT class_no FROM classes WHERE shape = ? AND settlement = ?",
+		"INSERT INTO classes (shape, settlement) VALUES (?,?) RETURNING class_no", blob, int64(settlement))
 	if err != nil {
 		return 0, err
 	}
