@@ -1,7 +1,9 @@
 package store
 
 import (
+	"bytes"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"hash/crc32"
 	"slices"
@@ -19,12 +21,14 @@ type dictionary struct {
 	classes    []Class
 	types      map[int64]Type
 	lastType   int64
+	runs       map[int64][]byte // run ids in sortable form, since the run was removed that
+	gone       int64            // this transaction was the last to remove
 }
 
 // enter forgets what was learnt of another filling. The caller holds the lock.
 func (d *dictionary) enter(generation int64) {
 	if d.words == nil || d.generation != generation {
-		d.generation, d.rev, d.words, d.classes, d.types, d.lastType = generation, -1, map[string]int64{}, nil, map[int64]Type{}, 0
+		d.generation, d.rev, d.words, d.classes, d.types, d.lastType, d.runs = generation, -1, map[string]int64{}, nil, map[int64]Type{}, 0, nil
 	}
 }
 
@@ -66,6 +70,50 @@ func (v *View) Word(w string) (int64, error) {
 	}
 	d.words[w] = n
 	return n, nil
+}
+
+// runKey gives the id of a run in sortable form. It stays the same until a run is
+// removed, whose number may be given to another one then.
+func (v *View) runKey(run int64) ([]byte, error) {
+	p, err := v.meta()
+	if err != nil {
+		return nil, err
+	}
+	d := v.known
+	d.mu.Lock()
+	d.enterRuns(p)
+	key := d.runs[run]
+	d.mu.Unlock()
+	if key != nil {
+		return key, nil
+	}
+	err = v.scan(v.ctx, "SELECT run_key FROM runs WHERE run_no = ?", []any{run}, func(row []driver.Value) error {
+		blob, _ := row[0].([]byte)
+		key = bytes.Clone(blob)
+		return nil
+	})
+	if err != nil || key == nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.enterRuns(p)
+	if len(d.runs) >= maxRuns {
+		clear(d.runs)
+	}
+	d.runs[run] = key
+	return key, nil
+}
+
+// maxRuns bounds the run ids that are remembered.
+const maxRuns = 1 << 14
+
+// enterRuns forgets the ids of runs that may be others now. The caller holds the lock.
+func (d *dictionary) enterRuns(p place) {
+	d.enter(p.generation)
+	if d.runs == nil || d.gone != p.gone {
+		d.runs, d.gone = map[int64][]byte{}, p.gone
+	}
 }
 
 // Shapes gives every class and type the snapshot can mention, classes in the order

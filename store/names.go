@@ -118,7 +118,6 @@ type OpenOperation struct {
 // tells are passed over, mostly before their rows are read; nil passes over none.
 func (v *View) OpenOf(names, classes []int64, atMost int, pass func(op int64) bool) iter.Seq2[OpenOperation, error] {
 	return func(yield func(OpenOperation, error) bool) {
-		runs := map[int64][]byte{}
 		give := func(found []OpenOperation) bool {
 			slices.SortFunc(found, func(a, b OpenOperation) int { return a.Compare(b.Position) })
 			for _, o := range found {
@@ -155,7 +154,7 @@ func (v *View) OpenOf(names, classes []int64, atMost int, pass func(op int64) bo
 				for some < len(found) && bytes.Equal(found[some].Last, found[some-1].Last) {
 					some++
 				}
-				if err := v.complete(found[:some], runs); err != nil {
+				if err := v.complete(found[:some]); err != nil {
 					yield(OpenOperation{}, err)
 					return
 				}
@@ -179,17 +178,19 @@ func eachOnce(found []OpenOperation) []OpenOperation {
 
 // openFew finds all operations of OpenOf, whole, with one look.
 func (v *View) openFew(names, classes []int64) (found []OpenOperation, err error) {
-	err = v.scan(v.ctx, `SELECT n.class, n.last_key, `+openColumns+`, r.run_key FROM json_each(?1) j CROSS JOIN json_each(?2) c
-		CROSS JOIN operation_names n ON n.name = j.value AND n.class = c.value CROSS JOIN operations o ON o.op_no = n.op_no
-		CROSS JOIN runs r ON r.run_no = o.run_no`, []any{list(names), list(classes)}, func(row []driver.Value) error {
+	err = v.scan(v.ctx, `SELECT n.class, n.last_key, `+openColumns+` FROM json_each(?1) j CROSS JOIN json_each(?2) c
+		CROSS JOIN operation_names n ON n.name = j.value AND n.class = c.value CROSS JOIN operations o ON o.op_no = n.op_no`, []any{list(names), list(classes)}, func(row []driver.Value) error {
 		last, _ := row[1].([]byte)
-		run, _ := row[len(row)-1].([]byte)
-		o := OpenOperation{Class: integer(row[0]), Position: Position{Last: bytes.Clone(last), Run: bytes.Clone(run)}}
+		o := OpenOperation{Class: integer(row[0]), Position: Position{Last: bytes.Clone(last)}}
 		o.read(row[2:])
 		found = append(found, o)
 		return nil
 	})
-	return eachOnce(found), err
+	if err != nil {
+		return nil, err
+	}
+	found = eachOnce(found)
+	return found, v.ofRuns(found)
 }
 
 // openColumns are what read takes of the row of an operation.
@@ -274,7 +275,7 @@ func (v *View) OperationsNewestFirst(numbers []int64) ([]OpenOperation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := v.complete(found, map[int64][]byte{}); err != nil {
+	if err := v.complete(found); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(found, func(a, b OpenOperation) int { return a.Compare(b.Position) })
@@ -282,42 +283,32 @@ func (v *View) OperationsNewestFirst(numbers []int64) ([]OpenOperation, error) {
 }
 
 // complete fills in what the rows of operations say, each there once, and sorts them by
-// number; run ids are remembered in runs.
-func (v *View) complete(found []OpenOperation, runs map[int64][]byte) error {
-	if len(found) == 0 {
-		return nil
-	}
+// number.
+func (v *View) complete(found []OpenOperation) error {
 	slices.SortFunc(found, func(a, b OpenOperation) int { return cmp.Compare(a.No, b.No) })
 	numbers := make([]int64, len(found))
 	for i := range found {
 		numbers[i] = found[i].No
 	}
-	var unknown []int64
 	i := 0
 	if err := v.scan(v.ctx, "SELECT "+openColumns+" FROM json_each(?) j CROSS JOIN operations o ON o.op_no = j.value ORDER BY j.key", []any{list(numbers)}, func(row []driver.Value) error {
 		for found[i].No != integer(row[0]) {
 			i++
 		}
-		o := &found[i]
-		o.read(row)
-		if _, ok := runs[o.Run]; !ok {
-			unknown = append(unknown, o.Run)
-		}
+		found[i].read(row)
 		return nil
 	}); err != nil {
 		return err
 	}
-	if len(unknown) > 0 {
-		if err := v.scan(v.ctx, "SELECT r.run_no, r.run_key FROM json_each(?) j CROSS JOIN runs r ON r.run_no = j.value", []any{list(distinct(unknown))}, func(row []driver.Value) error {
-			key, _ := row[1].([]byte)
-			runs[integer(row[0])] = bytes.Clone(key)
-			return nil
-		}); err != nil {
+	return v.ofRuns(found)
+}
+
+// ofRuns fills in the run ids of operations.
+func (v *View) ofRuns(found []OpenOperation) (err error) {
+	for i := range found {
+		if found[i].Position.Run, err = v.runKey(found[i].Run); err != nil {
 			return err
 		}
-	}
-	for i := range found {
-		found[i].Position.Run = runs[found[i].Run]
 	}
 	return nil
 }
