@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
-	"errors"
-	"iter"
 	"slices"
 	"strings"
 
@@ -221,27 +218,33 @@ func list(numbers []int64) string {
 	return string(b)
 }
 
-// namesQuery is a query for what carries names. It is mostly asked about one, which
-// spares SQLite a table of them: ?1 is that name, or a list of several.
-type namesQuery struct{ one, several string }
+// byName is a query, or several, about what carries names. It is mostly asked about
+// one, which spares SQLite a table of them: ?1 is that name, or a list of several.
+type byName[Q any] struct{ one, several Q }
 
-// newNamesQuery makes one of a text that says where names come from, that something is
-// one of them, and that it is none.
-func newNamesQuery(query func(from, is, isNot string) string) namesQuery {
-	return namesQuery{query("", "= ?1", "<> ?1"), query("json_each(?1) j CROSS JOIN ", "= j.value", "NOT IN (SELECT value FROM json_each(?1))")}
+// newByName makes one of three texts: where names come from, that something is one of
+// them, and that it is none.
+func newByName[Q any](query func(from, is, isNot string) Q) byName[Q] {
+	return byName[Q]{query("", "= ?1", "<> ?1"), query("json_each(?1) j CROSS JOIN ", "= j.value", "NOT IN (SELECT value FROM json_each(?1))")}
 }
 
-// payments runs the query for paidColumns.
-func (q *namesQuery) payments(v *View, names []int64, args ...any) ([]Paid, error) {
+// of gives the query for some names, and its ?1.
+func (q *byName[Q]) of(names []int64) (Q, any) {
 	if len(names) == 1 {
-		return v.payments(q.one, append([]any{names[0]}, args...)...)
+		return q.one, names[0]
 	}
-	return v.payments(q.several, append([]any{list(names)}, args...)...)
+	return q.several, list(names)
+}
+
+// paymentsBy runs a query by name for paidColumns.
+func (v *View) paymentsBy(q *byName[string], names []int64, args ...any) ([]Paid, error) {
+	query, of := q.of(names)
+	return v.payments(query, append([]any{of}, args...)...)
 }
 
 // placesOf is where the payments are that count with a name: a payment carries a name
 // as its payee or as its host; of one that does as both, the second is seen in the index
-// alone. The texts are those of newNamesQuery, and when what else holds of a row k.
+// alone. The texts are those of newByName, and when what else holds of a row k.
 func placesOf(from, is, isNot, when string) []string {
 	table := from + "payments k INDEXED BY "
 	return []string{
@@ -255,10 +258,10 @@ func rowsAt(place string) string {
 	return "SELECT " + paidColumns + " FROM " + strings.Replace(place, " WHERE ", " CROSS JOIN payments p WHERE p.op_no = k.op_no AND p.i = k.i AND ", 1)
 }
 
-// byNames is a query for the payments that count with a name, of which holds what when
-// says of a row k.
-func byNames(when string) namesQuery {
-	return newNamesQuery(func(from, is, isNot string) string {
+// paidByName is a query for the payments that count with a name, of which holds what
+// when says of a row k.
+func paidByName(when string) byName[string] {
+	return newByName(func(from, is, isNot string) string {
 		var rows []string
 		for _, place := range placesOf(from, is, isNot, when) {
 			rows = append(rows, rowsAt(place))
@@ -268,8 +271,8 @@ func byNames(when string) namesQuery {
 }
 
 var (
-	paymentsOf       = byNames(" AND k.at > ?2")
-	matchingPayments = byNames(" AND k.at >= ?2 AND k.at < ?3 AND k.asset = ?4 AND k.amount = ?5")
+	paymentsOf       = paidByName(" AND k.at > ?2")
+	matchingPayments = paidByName(" AND k.at >= ?2 AND k.at < ?3 AND k.asset = ?4 AND k.amount = ?5")
 )
 
 // PaymentsOf gives every payment that counts with one of the names and is later than
@@ -279,7 +282,7 @@ func (v *View) PaymentsOf(names []int64, since int64) ([]Paid, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
-	found, err := paymentsOf.payments(v, names, since)
+	found, err := v.paymentsBy(&paymentsOf, names, since)
 	if err != nil {
 		return nil, err
 	}
@@ -406,7 +409,7 @@ func (v *View) LastPaid(host int64, limit int) ([]Paid, error) {
 
 // openPayments finds payments by names ?1, asset ?2 and amount ?3 in open operations.
 // Its condition, payment.FlagOpen, is that of the two indexes.
-var openPayments = newNamesQuery(func(from, is, isNot string) string {
+var openPayments = newByName(func(from, is, isNot string) string {
 	one := func(column, other string) string {
 		return "SELECT " + paidColumns + " FROM " + from + "payments p INDEXED BY payments_open_by_" + column +
 			" WHERE p." + column + " " + is + " AND p.asset = ?2 AND p.amount = ?3 AND p.flags & 16 <> 0" + other
@@ -421,7 +424,7 @@ func (v *View) OpenPayments(names []int64, asset int64, amount string) ([]Paid, 
 	if len(names) == 0 || amount == "" {
 		return nil, nil
 	}
-	found, err := openPayments.payments(v, names, asset, stored(amount))
+	found, err := v.paymentsBy(&openPayments, names, asset, stored(amount))
 	if err != nil {
 		return nil, err
 	}
@@ -437,7 +440,7 @@ func (v *View) MatchingPayments(names []int64, asset int64, amount string, from 
 	if len(names) == 0 || amount == "" {
 		return nil, nil
 	}
-	found, err := matchingPayments.payments(v, names, from, int64(noTime), asset, stored(amount))
+	found, err := v.paymentsBy(&matchingPayments, names, from, int64(noTime), asset, stored(amount))
 	if err != nil {
 		return nil, err
 	}
@@ -461,137 +464,6 @@ func (v *View) MatchingPayments(names []int64, asset int64, amount string, from 
 }
 
 func compareBool(a, b bool) int { return boolInt(a) - boolInt(b) }
-
-// Scope says which payments are meant: those that count with one of Names, else
-// those for Resource, else all; and of these the ones in Asset, which may be
-// AnyAsset.
-type Scope struct {
-	Names    []int64
-	Resource int64
-	Asset    int64
-}
-
-// AnyAsset stands for all of them; 0 is the asset that could not be read.
-const AnyAsset = -1
-
-// Leaving gives the payments of a scope that are later than `since`, oldest first,
-// so in the order in which they leave a window. Those without a readable time never
-// do. It reads little more than is taken.
-func (v *View) Leaving(s Scope, since int64) iter.Seq2[Paid, error] {
-	return func(yield func(Paid, error) bool) {
-		next := v.leavingOfAll
-		switch {
-		case s.Names != nil:
-			next = v.leavingOfNames
-		case s.Resource != 0:
-			next = v.leavingOfResource
-		}
-		after := since
-		for n := 16; ; n = min(4*n, 4096) {
-			rows, to, err := next(s, after, n)
-			if err == nil {
-				rows, err = v.whole(rows)
-			}
-			if err != nil {
-				yield(Paid{}, err)
-				return
-			}
-			for _, p := range rows {
-				if !yield(p, nil) {
-					return
-				}
-			}
-			if to == noTime {
-				return
-			}
-			after = to
-		}
-	}
-}
-
-// The functions behind Leaving give the payments of a stretch of time from `after`
-// on, about n of them, and the instant up to which these are all; noTime at the end.
-
-func (v *View) leavingOfNames(s Scope, after int64, n int) ([]Paid, int64, error) {
-	var found []Paid
-	to := int64(noTime)
-	for _, name := range s.Names {
-		for _, index := range [...]string{
-			"INDEXED BY payments_by_payee WHERE p.payee = ?4",
-			"INDEXED BY payments_by_host WHERE p.host = ?4",
-		} {
-			rows, upTo, err := v.stretch(index+" AND (?5 = -1 OR p.asset = ?5)", after, n, name, s.Asset)
-			if err != nil {
-				return nil, 0, err
-			}
-			found, to = append(found, rows...), min(to, upTo)
-		}
-	}
-	return upTo(found, to), to, nil
-}
-
-func (v *View) leavingOfResource(s Scope, after int64, n int) ([]Paid, int64, error) {
-	var found []Paid
-	to := int64(noTime)
-	one := func(asset int64) error {
-		for priced := range int64(2) {
-			rows, upTo, err := v.stretch("INDEXED BY payments_by_resource WHERE p.resource = ?4 AND p.asset = ?5 AND p.priced = ?6", after, n, s.Resource, asset, priced)
-			if err != nil {
-				return err
-			}
-			found, to = append(found, rows...), min(to, upTo)
-		}
-		return nil
-	}
-	var err error
-	if s.Asset == AnyAsset {
-		err = v.eachAsset(s.Resource, one)
-	} else {
-		err = one(s.Asset)
-	}
-	return upTo(found, to), to, err
-}
-
-// upTo keeps what is not later than an instant.
-func upTo(found []Paid, to int64) []Paid {
-	return slices.DeleteFunc(found, func(p Paid) bool { return p.At > to })
-}
-
-// leavingOfAll goes from one slot that has payments in the asset to the next.
-func (v *View) leavingOfAll(s Scope, after int64, _ int) ([]Paid, int64, error) {
-	if after == noTime {
-		return nil, noTime, nil
-	}
-	const size = 0 // neither many slots nor many payments in one
-	var slot int64
-	err := v.one("SELECT slot FROM slots WHERE size = ?1 AND slot >= ?2 AND (?3 = -1 OR asset = ?3) ORDER BY slot LIMIT 1", []any{int64(size), slotOf(after+1, size), s.Asset}, &slot)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, noTime, nil
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	from, to := slot*slotSizes[size], lastOfSlot(slot, size)
-	found, err := v.payments("SELECT "+paidColumns+" FROM payments p INDEXED BY payments_by_time WHERE p.at > ?1 AND p.at <= ?2 AND (?3 = -1 OR p.asset = ?3)",
-		max(after, from-1), min(to, noTime-1), s.Asset)
-	return found, to, err
-}
-
-// stretch gives the first n payments of a range of an index by time, and the instant
-// up to which these are all there are.
-func (v *View) stretch(where string, after int64, n int, args ...any) ([]Paid, int64, error) {
-	query := "SELECT " + paidColumns + " FROM payments p " + where + " AND p.at > ?1 AND p.at <= ?2 ORDER BY p.at LIMIT ?3"
-	rows, err := v.payments(query, append([]any{after, int64(noTime - 1), int64(n)}, args...)...)
-	if err != nil || len(rows) < n {
-		return rows, noTime, err
-	}
-	last := rows[n-1].At
-	if rows[0].At < last {
-		return rows, last - 1, nil // there may be more of the last instant
-	}
-	rows, err = v.payments(query, append([]any{after, last, int64(-1)}, args...)...)
-	return rows, last, err
-}
 
 // PaidThere counts the payments to a host, or to a payee at a host, by what became of
 // them. One that counts with several pairs of names counts with each.

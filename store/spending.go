@@ -51,20 +51,15 @@ func newSpendingQuery(excepted bool, rows func(place string) string, places []st
 	return spendingQuery{strings.Join(sum, " UNION ALL "), strings.Join(others, " UNION ALL ")}
 }
 
-// spentBy are the queries about one name and about several, of every payment and but for
-// those of some operations.
-var spentBy = func() (q [2][2]spendingQuery) {
-	places := [2][]string{
-		placesOf("", "= ?1", "<> ?1", " AND k.at > ?2"),
-		placesOf("json_each(?1) j CROSS JOIN ", "= j.value", "NOT IN (SELECT value FROM json_each(?1))", " AND k.at > ?2"),
-	}
-	for several := range q {
-		for excepted := range q[several] {
-			q[several][excepted] = newSpendingQuery(excepted == 1, rowsAt, places[several])
-		}
+// spentBy are the queries about names: of every payment, and but for those of some
+// operations.
+var spentBy = newByName(func(from, is, isNot string) (q [2]spendingQuery) {
+	places := placesOf(from, is, isNot, " AND k.at > ?2")
+	for excepted := range q {
+		q[excepted] = newSpendingQuery(excepted == 1, rowsAt, places)
 	}
 	return q
-}()
+})
 
 // Spending sums up what was paid under any of the names and is later than `since` (unix
 // milliseconds) or has no readable time. Payments later than `until`, and those of the
@@ -73,11 +68,9 @@ func (v *View) Spending(names []int64, asset, since, until int64, except []int64
 	if len(names) == 0 {
 		return Spending{Plain: Sum{Amount: "0"}, Definite: Sum{Amount: "0"}}, nil
 	}
-	of, excepted := any(names[0]), len(except) > 0
-	if len(names) > 1 {
-		of = list(names)
-	}
-	q := &spentBy[boolInt(len(names) > 1)][boolInt(excepted)]
+	excepted := len(except) > 0
+	queries, of := spentBy.of(names)
+	q := &queries[boolInt(excepted)]
 	args := []any{of, since, asset, until}
 	if excepted {
 		args = append(args, list(except))
