@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -786,6 +787,50 @@ func TestASellerWhoRotatesPayToIsOneCounterparty(t *testing.T) {
 	// Where the agent names the new address alone, the limit on everything is left.
 	s.want("allow", guard.Request{Counterparty: fresh(4), Amount: "0.50"})
 	s.want("block", guard.Request{Counterparty: fresh(4), Amount: "0.51"}, "limit:day")
+}
+
+func TestAnAddressThatAnAnswerNamesIsNoneThatWasPaid(t *testing.T) {
+	const policy = `{"perCounterpartyLimit": {"amount": "100", "windowHours": 24}}`
+	for name, answer := range map[string]func(s *site){
+		"for the payment": func(s *site) { s.settle("r1", "a", terms{payTo: other}) },
+		"for another host too": func(s *site) {
+			s.settle("r1", "a", terms{payTo: other, resource: "https://elsewhere.example/x"})
+		},
+		"beside the payment's own": func(s *site) {
+			s.settle("r1", "a", terms{})
+			s.settle("r1", "a", terms{payTo: other})
+		},
+		"in no operation that was paid": func(s *site) {
+			s.settle("r1", "a", terms{})
+			s.settle("r1", "b", terms{payTo: other})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, policy)
+			s.submit("r1", "a", terms{})
+			answer(s)
+			for payTo, fires := range map[string]bool{seller: false, other: true} {
+				v := s.ask(guard.Request{Counterparty: "shop.example", PayTo: payTo, Amount: "0.01", Resource: "https://shop.example/y"})
+				if got := slices.ContainsFunc(v.Reasons, func(r decision.Reason) bool { return r.Rule == "payee_changed" }); got != fires {
+					t.Errorf("%s: payee_changed %v, want %v: %v", payTo, got, fires, v.Reasons)
+				}
+			}
+		})
+	}
+	t.Run("until the agent signs to pay it", func(t *testing.T) {
+		s := newSite(t, policy)
+		s.submit("r1", "a", terms{})
+		s.settle("r1", "a", terms{payTo: other})
+		s.submit("r1", "b", terms{payTo: other, amount: "7"})
+		s.settle("r1", "b", terms{payTo: other, amount: "7"})
+		s.want("allow", guard.Request{Counterparty: "shop.example", PayTo: other, Amount: "0.01", Resource: "https://shop.example/y"})
+	})
+	t.Run("nor at the host that it names", func(t *testing.T) {
+		s := newSite(t, policy)
+		s.submit("r1", "a", terms{resource: "https://elsewhere.example/x", payTo: other})
+		s.settle("r1", "a", terms{payTo: other})
+		s.want("review", guard.Request{Counterparty: "shop.example", PayTo: other, Amount: "0.01", Resource: "https://shop.example/y"}, "payee_changed")
+	})
 }
 
 func TestASellerWhoDeclaresAnotherHostIsStillPaid(t *testing.T) {

@@ -304,7 +304,8 @@ func shares(a, b []string) bool {
 	return slices.ContainsFunc(a, func(name string) bool { return slices.Contains(b, name) })
 }
 
-// payee finds payments to the host that went to other addresses only.
+// payee finds payments to the host that went to other addresses only. An address that
+// an answer brought in is one of those still: else a seller could make it known.
 func (q *gathering) payee() error {
 	if q.ask.PayTo == "" {
 		return nil
@@ -328,7 +329,7 @@ func (q *gathering) payee() error {
 				return err
 			}
 			paid = paid || all.Any()
-			there = there || payee != 0 && some.Any()
+			there = there || payee != 0 && some.Signed()
 		}
 		if !paid || there {
 			continue

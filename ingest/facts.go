@@ -45,6 +45,10 @@ func complete(op *store.Operation, s, own *payment.Summary) {
 			if len(p.Hosts) > 0 {
 				row.Host = p.Hosts[min(j, len(p.Hosts)-1)]
 			}
+			row.Flags &^= payment.FlagNamed
+			if p.Status == payment.SettledAlone || row.Payee != p.Payee || row.Host != p.Host {
+				row.Flags |= payment.FlagNamed
+			}
 			op.Payments = append(op.Payments, row)
 		}
 	}

@@ -65,6 +65,15 @@ func (p *payment) outcome() int64 {
 	return outcomeOpen
 }
 
+// outcomeThere is the outcome of what the payee of the row was paid at its host: that
+// nobody signed to pay them there leaves open whether they were.
+func (p *payment) outcomeThere() int64 {
+	if p.flags&pay.FlagNamed != 0 {
+		return outcomeAmbiguous
+	}
+	return p.outcome()
+}
+
 // spend counts the payments of one operation, in the order of their rows, sign
 // times. A payment that has several rows counts once, and with each pair of names.
 func (s *sums) spend(rows []payment, sign int64) error {
@@ -72,7 +81,7 @@ func (s *sums) spend(rows []payment, sign int64) error {
 		p := &rows[i]
 		if p.host != 0 {
 			if p.payee != 0 {
-				s.paid[countKey{p.host, p.payee, p.outcome()}] += sign
+				s.paid[countKey{p.host, p.payee, p.outcomeThere()}] += sign
 			}
 			if p.firstAt(rows[:i]) {
 				s.paid[countKey{p.host, 0, p.outcome()}] += sign

@@ -52,7 +52,7 @@ func genPayment(t *rapid.T, n int) []Payment {
 		rows[0].Flags |= pay.FlagSeveral
 		for range rapid.IntRange(1, 2).Draw(t, "more") {
 			q := rows[0]
-			q.Flags |= pay.FlagRepeat
+			q.Flags |= pay.FlagRepeat | rapid.SampledFrom([]int{0, pay.FlagNamed}).Draw(t, "named by an answer")
 			q.Payee, q.Host = rapid.SampledFrom(testPayees).Draw(t, "another payee"), rapid.SampledFrom(testHosts).Draw(t, "another host")
 			rows = append(rows, q)
 		}
@@ -527,7 +527,11 @@ func (m *model) checkPaid(t *rapid.T, v *View, host, payee string) {
 		}
 		count(&wantHost)
 		for _, r := range p.rows {
-			if r.Host == host && r.Payee == payee {
+			switch {
+			case r.Host != host || r.Payee != payee:
+			case r.Flags&pay.FlagNamed != 0:
+				wantThere.Ambiguous++
+			default:
 				count(&wantThere)
 			}
 		}

@@ -474,6 +474,10 @@ type PaidThere struct {
 	Ambiguous int64 // it is ambiguous who was paid, whatever became of it
 }
 
+// Signed tells whether this side signed to pay there. What is ambiguous may be the
+// seller's word alone.
+func (p PaidThere) Signed() bool { return p.Settled+p.Open+p.Failed > 0 }
+
 // Any tells whether there is any payment.
 func (p PaidThere) Any() bool { return p != PaidThere{} }
 

@@ -34,9 +34,12 @@ const (
 	// for each. FlagRepeat is on all of these but the first.
 	FlagSeveral
 	FlagRepeat
+	// FlagNamed: the names of the row are not those this side paid on: an answer
+	// alone, or an offer that names several, says that they have a part in it.
+	FlagNamed
 )
 
-// Flags are those of a payment of the operation s, but for the last two, which
+// Flags are those of a payment of the operation s, but for the last three, which
 // belong to rows.
 func (s *Summary) Flags(p *Payment) int {
 	smaller := p.Paired && p.Scheme == "upto" && p.Settled != "" && p.Amount != "" && Cmp(p.Settled, p.Amount) < 0
