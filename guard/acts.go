@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -158,7 +159,26 @@ func (g *Guard) Unfreeze(ctx context.Context, counterparty, reason string, by de
 	return err
 }
 
-// Resolve closes operations, all or none.
+// Shown gives what payments an operation has, for a person who is about to resolve it.
+func (g *Guard) Shown(ctx context.Context, ref decision.Ref) (shown Shown, err error) {
+	err = g.ask(ctx, func(v *store.View) error {
+		no, err := operation(v, ref)
+		if err != nil {
+			return err
+		}
+		shown, err = paidBy(v, no)
+		return err
+	})
+	return shown, err
+}
+
+func paidBy(v *store.View, op int64) (Shown, error) {
+	made, err := v.Made([]int64{op})
+	return Shown(made[op]), err
+}
+
+// Resolve closes operations, all or none. What was paid after the person saw it is
+// covered by nothing they said, so it is refused.
 func (g *Guard) Resolve(ctx context.Context, all []Resolution) error {
 	for _, r := range all {
 		if err := CheckNote("note", r.Note); err != nil {
@@ -189,6 +209,14 @@ func (g *Guard) resolved(view *store.View, s *decision.State, r Resolution) (dec
 	if err != nil {
 		return nil, err
 	}
+	made, err := paidBy(view, no)
+	if err != nil {
+		return nil, err
+	}
+	if made != r.Shown {
+		return nil, errcode.New(errcode.Input, "look at it again, with `settlewatch explain`, and say what became of all of it",
+			"%s was paid again since it was shown, so nothing was written", operationText(r.Ref))
+	}
 	paid, err := view.PaymentsOfOperations([]int64{no})
 	if err != nil {
 		return nil, err
@@ -199,8 +227,10 @@ func (g *Guard) resolved(view *store.View, s *decision.State, r Resolution) (dec
 			return nil, errcode.New(errcode.Input, "see it with `settlewatch explain`; what was paid back is not unpaid", "the trace shows that every payment of this operation was settled")
 		}
 	}
-	payments := int64(len(paid))
-	body := decision.Resolved{Ref: r.Ref, Outcome: r.Outcome, Note: r.Note, Payments: &payments, Newest: newestOf(paid)}
+	body := decision.Resolved{Ref: r.Ref, Outcome: r.Outcome, Note: r.Note, Payments: &made.Payments}
+	if made.Payments > 0 && made.Newest < math.MaxInt64 {
+		body.Newest = &made.Newest
+	}
 	if r.Time != "" {
 		t, err := time.Parse(time.RFC3339, r.Time)
 		if err != nil {
@@ -222,19 +252,6 @@ func (g *Guard) resolved(view *store.View, s *decision.State, r Resolution) (dec
 		body.Asset = asset
 	}
 	return g.sign(s, body, r.Signer, true)
-}
-
-// newestOf is when the newest of some payments was made, nil where one of the times
-// cannot be read.
-func newestOf(paid []store.Paid) (newest *int64) {
-	for i := range paid {
-		if p := &paid[i]; !p.HasAt {
-			return nil
-		} else if newest == nil || p.At > *newest {
-			newest = &p.At
-		}
-	}
-	return newest
 }
 
 // Unresolve takes a resolution back.

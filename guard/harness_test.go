@@ -204,6 +204,14 @@ func (s *site) want(decision string, r guard.Request, rules ...string) *guard.Ve
 	return v
 }
 
+// Resolve says what became of operations as they are now.
+func (s *site) Resolve(ctx context.Context, all []guard.Resolution) error {
+	for i := range all {
+		all[i].Shown, _ = s.Shown(ctx, all[i].Ref) // the guard says itself what is wrong
+	}
+	return s.Guard.Resolve(ctx, all)
+}
+
 func (s *site) state() *decision.State {
 	s.t.Helper()
 	st, err := s.Log().Read(s.t.Context())

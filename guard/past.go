@@ -107,6 +107,9 @@ func (g *Guard) describe(v *store.View, out []OpenOperation, ops []int64) error 
 		for i := range paid {
 			p := &paid[i]
 			o := &out[place[p.Op]]
+			if o.Shown.Payments++; o.Shown.Payments == 1 || p.At > o.Shown.Newest {
+				o.Shown.Newest = p.At
+			}
 			if o.Counterparty != "" || o.Amount != "" {
 				continue // described by its first payment
 			}

@@ -72,11 +72,19 @@ func operation(v *store.View, r decision.Ref) (int64, error) {
 	case len(runs) > 1:
 		return 0, errcode.New(errcode.OperationAmbiguous, "rename one of the two run files", "two run files have the id %s", plain.Quote(r.Run, plain.Detail))
 	}
-	id := "null"
-	if r.Operation != nil {
-		id = plain.Quote(*r.Operation, plain.Detail)
+	return 0, errcode.New(errcode.OperationNotFound, "list operations with `settlewatch list`", "run %s has no operation %s", plain.Quote(r.Run, plain.Detail), idText(r))
+}
+
+func idText(r decision.Ref) string {
+	if r.Operation == nil {
+		return "null"
 	}
-	return 0, errcode.New(errcode.OperationNotFound, "list operations with `settlewatch list`", "run %s has no operation %s", plain.Quote(r.Run, plain.Detail), id)
+	return plain.Quote(*r.Operation, plain.Detail)
+}
+
+// operationText names an operation in a sentence.
+func operationText(r decision.Ref) string {
+	return "operation " + idText(r) + " of run " + plain.Quote(r.Run, plain.Detail)
 }
 
 // assetOf is the one asset of an operation's payments, "" when there is none or

@@ -1,11 +1,13 @@
 package guard_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/settlewatch/settlewatch/guard"
 	"github.com/settlewatch/settlewatch/guard/decision"
+	"github.com/settlewatch/settlewatch/internal/errcode"
 )
 
 func TestResolutionsSayWhoClosedAnOperation(t *testing.T) {
@@ -116,6 +118,54 @@ func TestAnOperationThatIsPaidAgainIsAsIfNobodyHadResolvedIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.want("allow", guard.Request{Amount: "0.41"})
+		})
+	}
+}
+
+// Between what a person is shown and what is written, the agent may pay again.
+func TestAPaymentThatAPersonWasNotShownIsNotCovered(t *testing.T) {
+	for name, again := range map[string]func(s *site){
+		"another one": func(s *site) { s.submit("r1", "op1", terms{amount: "600000"}) },
+		"one of before that comes to be seen": func(s *site) {
+			s.clock.add(-time.Hour)
+			s.submit("r1", "op1", terms{amount: "600000"})
+			s.clock.add(time.Hour)
+		},
+		"the call is signed": func(s *site) { s.submit("r1", "asked", terms{amount: "600000"}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, aDollarADay)
+			s.submit("r1", "op1", terms{amount: "600000"})
+			s.event("r1", "asked", "x402.payment.requested", map[string]any{"x402_version": 2, "accepts": []any{terms{}.payload()["requirements"]}})
+			s.clock.add(time.Minute)
+			listed, err := s.Open(t.Context(), guard.OpenQuery{})
+			if err != nil || len(listed) != 2 {
+				t.Fatalf("open are %+v, %v", listed, err)
+			}
+			var all []guard.Resolution
+			for _, op := range listed {
+				if one, err := s.Shown(t.Context(), op.Ref); err != nil || one != op.Shown || one.Payments != 1 {
+					t.Errorf("%+v is listed with %+v and shown with %+v, %v", op.Ref, op.Shown, one, err)
+				}
+				all = append(all, guard.Resolution{Ref: op.Ref, Outcome: "failed", Note: "asked them", Shown: op.Shown})
+			}
+			again(s)
+			err = s.Guard.Resolve(t.Context(), all)
+			if errcode.Of(err) == nil || errcode.Of(err).Code != errcode.Input || !strings.Contains(err.Error(), "paid again since it was shown") {
+				t.Errorf("it was refused with %v", err)
+			}
+			for range s.state().Resolutions() {
+				t.Error("a part of it was written")
+			}
+			if listed, err = s.Open(t.Context(), guard.OpenQuery{}); err != nil || len(listed) != 2 {
+				t.Fatalf("open are %+v, %v", listed, err)
+			}
+			for i, op := range listed {
+				all[i] = guard.Resolution{Ref: op.Ref, Outcome: "failed", Note: "asked them", Shown: op.Shown}
+			}
+			if err := s.Guard.Resolve(t.Context(), all); err != nil {
+				t.Errorf("shown again it was refused: %v", err)
+			}
 		})
 	}
 }

@@ -184,7 +184,15 @@ type Resolution struct {
 	Amount  string // display units of the operation's asset; "" keeps the trace's
 	Time    string // RFC 3339; "" keeps the trace's
 	Note    string
+	Shown   Shown // what the person saw; refused where there is more by now
 	Signer  decision.Signer
+}
+
+// Shown is what payments an operation had when a person was shown it. Two are equal
+// unless it was paid again.
+type Shown struct {
+	Payments int64
+	Newest   int64 // unix milliseconds; the greatest integer where a time is unreadable
 }
 
 // OpenQuery chooses operations for a resolution in bulk.
@@ -203,6 +211,7 @@ type OpenOperation struct {
 	Asset        string
 	At           time.Time // zero: unreadable
 	Blind        bool
+	Shown        Shown
 }
 
 // DamageItem is damage of a run that counts until it is acknowledged.

@@ -209,7 +209,7 @@ func TestEveryCommandThatIsHintedAtIsOne(t *testing.T) {
 func openOperations() []guard.OpenOperation {
 	one, two := "op-1", "op-2"
 	return []guard.OpenOperation{
-		{Ref: decision.Ref{Run: "run-2", Operation: &two}, Counterparty: payTo, Amount: "2500000", Asset: usdc, At: noon},
+		{Ref: decision.Ref{Run: "run-2", Operation: &two}, Counterparty: payTo, Amount: "2500000", Asset: usdc, At: noon, Shown: guard.Shown{Payments: 2, Newest: 7}},
 		{Ref: decision.Ref{Run: "run-1", Operation: &one}, Counterparty: payTo, Amount: "1500000", Asset: usdc, Blind: true},
 		{Ref: decision.Ref{Run: "run-1"}, Counterparty: "shop.example"},
 	}
@@ -243,7 +243,7 @@ func TestAResolutionInBulkShowsWhatItWillDoAndAsks(t *testing.T) {
 		}
 		if c.person != nil && !c.yes {
 			equal(t, c.name, c.person.seen, []string{question + "?"})
-			contains(t, c.name, errs, "run-2  op-2       "+payTo, "run-1  (null)     shop.example", "blind")
+			contains(t, c.name, errs, "run-2  op-2       "+payTo, "run-1  (null)     shop.example", "blind", "the first of 2 payments")
 		}
 		if c.resolved == 0 {
 			contains(t, c.name, errs, "E_INPUT: "+question+": the answer was no, so nothing was changed")
@@ -252,6 +252,9 @@ func TestAResolutionInBulkShowsWhatItWillDoAndAsks(t *testing.T) {
 			}
 		} else {
 			contains(t, c.name, text, "resolved as failed: 3 operations; it does not count as spent")
+			if got := f.resolved[0]; got.Shown != f.open[0].Shown {
+				t.Errorf("%s: covers %+v, shown was %+v", c.name, got.Shown, f.open[0].Shown)
+			}
 			if got := f.resolved[2]; got.Ref.Operation != nil || got.Outcome != "failed" || got.Note != "checked" {
 				t.Errorf("%s: %+v", c.name, got)
 			}
@@ -260,13 +263,13 @@ func TestAResolutionInBulkShowsWhatItWillDoAndAsks(t *testing.T) {
 }
 
 func TestOneOperationIsResolvedAndTakenBack(t *testing.T) {
-	f := &fakeGuard{}
+	f := &fakeGuard{shown: guard.Shown{Payments: 1, Newest: 7}}
 	text, errs, exit := asking{guard: f}.run(t, "resolve", "op-9", "--as", "settled", "--amount", "1.5", "--at", "2026-01-31T18:30:00Z", "--note", "seen on chain")
 	if exit != 0 || len(f.resolved) != 1 {
 		t.Fatalf("status %d, %s", exit, errs)
 	}
 	r := f.resolved[0]
-	if r.Ref.Run != "run-2" || *r.Ref.Operation != "op-9" || r.Outcome != "settled" || r.Amount != "1.5" || r.Time != "2026-01-31T18:30:00Z" || r.Note != "seen on chain" {
+	if r.Ref.Run != "run-2" || *r.Ref.Operation != "op-9" || r.Outcome != "settled" || r.Amount != "1.5" || r.Time != "2026-01-31T18:30:00Z" || r.Note != "seen on chain" || r.Shown != f.shown {
 		t.Errorf("resolved %+v", r)
 	}
 	contains(t, "resolve", text, "resolved as settled: run run-2, operation op-9; it counts as spent", "\nsettlewatch resolve run-2 op-9 --undo\n")

@@ -32,6 +32,7 @@ type fakeGuard struct {
 	page     guard.ReviewPage // beside reviews
 	holds    []guard.HoldView
 	open     []guard.OpenOperation
+	shown    guard.Shown
 	damage   []guard.DamageItem
 	standing guard.Standing
 	err      error // what every act fails with
@@ -146,6 +147,8 @@ func signedBy(by decision.Signer) string {
 	}
 	return "signed by " + by.Name()
 }
+
+func (f *fakeGuard) Shown(context.Context, decision.Ref) (guard.Shown, error) { return f.shown, f.err }
 
 func (f *fakeGuard) Resolve(_ context.Context, all []guard.Resolution) error {
 	if f.err == nil {

@@ -124,6 +124,7 @@ type guardian interface {
 	Holds(ctx context.Context) ([]guard.HoldView, error)
 	Freeze(ctx context.Context, counterparty, reason string) (string, error)
 	Unfreeze(ctx context.Context, counterparty, reason string, by decision.Signer) error
+	Shown(ctx context.Context, ref decision.Ref) (guard.Shown, error)
 	Resolve(ctx context.Context, all []guard.Resolution) error
 	Unresolve(ctx context.Context, ref decision.Ref, note string) error
 	Open(ctx context.Context, q guard.OpenQuery) ([]guard.OpenOperation, error)

@@ -144,7 +144,14 @@ func (a *app) resolveOne(ctx context.Context, o *resolveOptions, args []string) 
 				return err
 			}
 		} else {
+			shown, err := g.Shown(ctx, ref)
+			if err != nil {
+				return err
+			}
 			act := "resolve as " + o.as + ": " + operationIn(ref)
+			if shown.Payments > 1 {
+				act += ", " + plain.Plural(shown.Payments, "payment")
+			}
 			if o.amount != "" {
 				act += ", amount " + o.amount
 			}
@@ -152,7 +159,7 @@ func (a *app) resolveOne(ctx context.Context, o *resolveOptions, args []string) 
 			if err != nil {
 				return err
 			}
-			if err := g.Resolve(ctx, []guard.Resolution{{Ref: ref, Outcome: o.as, Amount: o.amount, Time: o.at, Note: o.note, Signer: by}}); err != nil {
+			if err := g.Resolve(ctx, []guard.Resolution{{Ref: ref, Outcome: o.as, Amount: o.amount, Time: o.at, Note: o.note, Shown: shown, Signer: by}}); err != nil {
 				return err
 			}
 		}
@@ -275,12 +282,12 @@ func (a *app) resolveMany(ctx context.Context, o *resolveOptions) error {
 		if err != nil {
 			return err
 		}
-		// What was shown is what is closed, and no operation that came since.
+		// What was shown is what is closed: no operation that came since, and no payment.
 		all := make([]guard.Resolution, len(found))
 		refs := make([]decision.Ref, len(found))
 		for i, op := range found {
 			refs[i] = op.Ref
-			all[i] = guard.Resolution{Ref: op.Ref, Outcome: o.as, Note: o.note, Signer: by}
+			all[i] = guard.Resolution{Ref: op.Ref, Outcome: o.as, Note: o.note, Shown: op.Shown, Signer: by}
 		}
 		if err := g.Resolve(ctx, all); err != nil {
 			return err
@@ -332,17 +339,21 @@ const openShown = 50
 func (a *app) showOpen(p *guard.Policy, found []guard.OpenOperation) {
 	t := table{head: []string{"RUN", "OPERATION", "PAYEE", "AMOUNT", "NETWORK", "TIME", "NOTES"}, width: whole}
 	for _, op := range found[:min(len(found), openShown)] {
-		id, when, note := operationName(nil, true), "-", "-"
+		id, when := operationName(nil, true), "-"
 		if op.Ref.Operation != nil {
 			id = *op.Ref.Operation
 		}
 		if !op.At.IsZero() {
 			when = moment(op.At)
 		}
+		var notes []string
 		if op.Blind {
-			note = "blind"
+			notes = append(notes, "blind")
 		}
-		t.row("", op.Ref.Run, id, dash(op.Counterparty), p.Display(op.Asset, op.Amount), dash(strings.TrimPrefix(onNetwork(op.Asset), " on ")), when, note)
+		if n := op.Shown.Payments; n > 1 {
+			notes = append(notes, "the first of "+plain.Plural(n, "payment"))
+		}
+		t.row("", op.Ref.Run, id, dash(op.Counterparty), p.Display(op.Asset, op.Amount), dash(strings.TrimPrefix(onNetwork(op.Asset), " on ")), when, dash(strings.Join(notes, ", ")))
 	}
 	a.show(&t)
 	if more := len(found) - openShown; more > 0 {

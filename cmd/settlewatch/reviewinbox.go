@@ -416,7 +416,7 @@ func openEntries(p *guard.Policy, found []guard.OpenOperation, now time.Time) []
 }
 
 func openEntry(p *guard.Policy, op guard.OpenOperation, now time.Time) inbox.Operation {
-	e := inbox.Operation{Name: operationIn(op.Ref), Summary: openAmount(p, op), To: "a payee that cannot be read", As: "open: paid, and no answer says what became of it", Ref: op.Ref}
+	e := inbox.Operation{Name: operationIn(op.Ref), Summary: openAmount(p, op), To: "a payee that cannot be read", As: "open: paid, and no answer says what became of it", Ref: op}
 	if op.Counterparty != "" {
 		e.To = payment.Display(op.Counterparty)
 	}
@@ -428,8 +428,12 @@ func openEntry(p *guard.Policy, op guard.OpenOperation, now time.Time) inbox.Ope
 	if op.Blind {
 		e.As = "blind: this side could not see what became of it"
 	}
+	paid := openAmount(p, op)
+	if n := op.Shown.Payments; n > 1 {
+		paid += ", the first of " + plain.Plural(n, "payment")
+	}
 	e.Body = []inbox.Block{
-		{Label: "paid", Text: openAmount(p, op), Tone: inbox.Strong}, {Label: "to", Text: e.To, Tone: inbox.Strong},
+		{Label: "paid", Text: paid, Tone: inbox.Strong}, {Label: "to", Text: e.To, Tone: inbox.Strong},
 		{Label: "when", Text: when}, {Label: "counts as", Text: e.As}, {Label: "operation", Text: e.Name},
 	}
 	return e
@@ -531,7 +535,8 @@ func (d *desk) Freeze(ctx context.Context, reason string) ([]inbox.Block, error)
 func (d *desk) Resolve(ctx context.Context, ops []inbox.Operation, outcome, note string) ([]inbox.Block, error) {
 	all := make([]guard.Resolution, len(ops))
 	for i, op := range ops {
-		all[i] = guard.Resolution{Ref: op.Ref.(decision.Ref), Outcome: outcome, Note: note, Signer: d.signer()}
+		found := op.Ref.(guard.OpenOperation)
+		all[i] = guard.Resolution{Ref: found.Ref, Outcome: outcome, Note: note, Shown: found.Shown, Signer: d.signer()}
 	}
 	if err := d.g.Resolve(ctx, all); err != nil {
 		return nil, d.worded(err)
@@ -556,7 +561,7 @@ type receipts interface {
 }
 
 func (d *desk) Explain(ctx context.Context, op inbox.Operation) ([]inbox.Block, error) {
-	ref := op.Ref.(decision.Ref)
+	ref := op.Ref.(guard.OpenOperation).Ref
 	at := ingest.Ref{Run: decision.DecodeID(ref.Run), Null: ref.Operation == nil}
 	if ref.Operation != nil {
 		at.Operation = decision.DecodeID(*ref.Operation)

@@ -278,7 +278,11 @@ func (f *fakeGuard) done() []string {
 		out = append(out, text)
 	}
 	for _, r := range f.resolved {
-		out = append(out, r.Outcome+" "+operationIn(r.Ref)+" "+r.Note)
+		text := r.Outcome + " " + operationIn(r.Ref) + " " + r.Note
+		if r.Shown.Payments > 1 {
+			text += ", of " + plain.Plural(r.Shown.Payments, "payment")
+		}
+		out = append(out, text)
 	}
 	return append(out, f.acts...)
 }
@@ -310,9 +314,9 @@ func TestKeysDoWhatTheySayAndNothingElse(t *testing.T) {
 		{"one after the other", keys("enter", "r", "enter", "enter", "r", "enter", "enter", "r", "enter"), []string{"rejected " + first, "rejected " + second, "rejected " + third}},
 		{"freeze everything", keys("F", "stolen laptop", "enter"), []string{"freeze all stolen laptop"}},
 		{"a freeze needs a reason", keys("F", "enter"), nil},
-		{"resolve an open operation", keys("o", "enter", readOnKeys(), "r", readOnKeys(), "settled seen on the chain", "enter"), []string{"settled run run-2, operation op-2 seen on the chain"}},
+		{"resolve an open operation", keys("o", "enter", readOnKeys(), "r", readOnKeys(), "settled seen on the chain", "enter"), []string{"settled run run-2, operation op-2 seen on the chain, of 2 payments"}},
 		{"resolve several", keys("o", "x", "down", "x", "r", readOnKeys(), "Failed: the seller says so", "enter"),
-			[]string{"failed run run-2, operation op-2 the seller says so", "failed run run-1, operation op-1 the seller says so"}},
+			[]string{"failed run run-2, operation op-2 the seller says so, of 2 payments", "failed run run-1, operation op-1 the seller says so"}},
 		{"a resolution needs how one knows", keys("o", "x", "r", readOnKeys(), "settled", "enter"), nil},
 		{"an operation is looked at first", keys("o", "r", "settled it is", "enter"), nil},
 	} {

@@ -213,6 +213,29 @@ func TestAFormThatFailedMayBeSentAgain(t *testing.T) {
 	}
 }
 
+// The agent may pay again while a person looks at the page.
+func TestAFormCoversThePaymentsThatItsPageShowed(t *testing.T) {
+	op := bought{id: "op-1", url: "https://shop.example/a", payTo: formsPayee, amount: "400000", at: time.Now().Add(-time.Hour), ends: "silent"}
+	v := visit(t, pagesRoot(t, op))
+	v.login()
+	form := v.form(v.page("/operation?run=1781500000000&op=op-1"), "/resolve")
+	op.at = op.at.Add(time.Minute)
+	traceOf(t, v.root, map[string][]bought{"1781500000000": {op}})
+	if status, text := v.send("/resolve", form, "as", "failed", "note", "asked them"); status != http.StatusConflict || !strings.Contains(text, "It has changed") {
+		t.Errorf("status %d: %s", status, text)
+	}
+	if all := v.lines("resolved"); len(all) != 0 {
+		t.Errorf("the log has %v", all)
+	}
+	form = v.form(v.page("/operation?run=1781500000000&op=op-1"), "/resolve")
+	if status, text := v.send("/resolve", form, "as", "failed", "note", "asked them"); status != http.StatusSeeOther {
+		t.Errorf("looked at again: status %d: %s", status, text)
+	}
+	if all := v.lines("resolved"); len(all) != 1 || all[0]["payments"] != 2.0 {
+		t.Errorf("the log has %v", all)
+	}
+}
+
 // A name may hold what a page does not show and a form does not carry. What is done is
 // done to the one whose page it was.
 func TestAFormIsAboutWhatItsPageIsAbout(t *testing.T) {

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -218,6 +219,9 @@ func ref(v url.Values) (ingest.Ref, error) {
 	return r, nil
 }
 
+// paidMark is by what a form knows the payments of an operation again.
+func paidMark(s guard.Shown) string { return fmt.Sprintf("%d to %d", s.Payments, s.Newest) }
+
 func (q *request) resolve() error {
 	ctx := q.r.Context()
 	about, err := q.about()
@@ -243,7 +247,14 @@ func (q *request) resolve() error {
 		}
 		return q.done(page, "unresolved")
 	}
-	r := guard.Resolution{Ref: line, Outcome: outcome, Note: note, Signer: q.o.Signer}
+	shown, err := q.g.Shown(ctx, line)
+	if err != nil {
+		return err
+	}
+	if paidMark(shown) != q.text("paid") {
+		return errStale
+	}
+	r := guard.Resolution{Ref: line, Outcome: outcome, Note: note, Shown: shown, Signer: q.o.Signer}
 	if outcome == decision.Settled {
 		r.Amount, r.Time = q.text("amount"), q.text("at")
 	}

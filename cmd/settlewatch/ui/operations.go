@@ -107,7 +107,8 @@ type operationPage struct {
 	Bytes       int64  // of the receipt
 	Hidden      bool   // characters of it are shown as escapes
 	ReceiptLink string
-	Undecided   bool // a person can still say what became of it
+	Paid        string // its payments, for the form
+	Undecided   bool   // a person can still say what became of it
 	Asset       string
 }
 
@@ -152,12 +153,30 @@ func (q *request) found() (*ingest.Receipt, error) {
 	return q.x.Receipt(q.r.Context(), of, oneOf(q.r.URL.Query().Get("template"), assemble.Builtins()...))
 }
 
+// paid marks what payments the operation has. The receipt is read later, so that a form
+// never covers more than what the page shows.
+func (q *request) paid() (string, error) {
+	of, err := ref(q.r.URL.Query())
+	if err != nil {
+		return "", err
+	}
+	if of, err = q.x.Resolve(q.r.Context(), of); err != nil {
+		return "", err
+	}
+	shown, err := q.g.Shown(q.r.Context(), mcp.LineRef(of))
+	return paidMark(shown), err
+}
+
 func (q *request) operation() error {
+	paid, err := q.paid()
+	if err != nil {
+		return err
+	}
 	r, err := q.found()
 	if err != nil {
 		return err
 	}
-	p := operationPage{Receipt: r, Name: operationName(r.Ref), Amount: q.money(r.Asset, r.Amount), Asset: r.Asset, Line: mcp.LineRef(r.Ref)}
+	p := operationPage{Receipt: r, Paid: paid, Name: operationName(r.Ref), Amount: q.money(r.Asset, r.Amount), Asset: r.Asset, Line: mcp.LineRef(r.Ref)}
 	if said, err := q.g.Resolutions(q.r.Context(), []decision.Ref{p.Line}); err == nil {
 		if p.Resolved = said[0]; p.Resolved != nil && p.Resolved.Amount != "" {
 			p.Said = q.money(p.Resolved.Asset, p.Resolved.Amount)

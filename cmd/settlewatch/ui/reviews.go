@@ -68,7 +68,7 @@ type earlier struct {
 }
 
 // errStale says that what a form was made from is not what there is any more.
-var errStale = errors.New("the review is not what the page showed")
+var errStale = errors.New("it is not what the page showed")
 
 // errUnconfirmed says that nobody has typed the login's code on the terminal.
 var errUnconfirmed = errors.New("the login was not confirmed on the terminal")
