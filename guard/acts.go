@@ -239,6 +239,9 @@ func (g *Guard) resolved(view *store.View, s *decision.State, r Resolution) (dec
 		body.Time = t.UTC().Format(timeFormat)
 	}
 	if r.Amount != "" {
+		if !slices.ContainsFunc(paid, amountUnread) {
+			return nil, errcode.New(errcode.Usage, "leave the amount out", "the trace says what each payment of %s took, so the amount %s would not count", operationText(r.Ref), plain.Quote(r.Amount, plain.Detail))
+		}
 		asset, err := assetOf(view, no)
 		if err != nil {
 			return nil, err
@@ -252,6 +255,12 @@ func (g *Guard) resolved(view *store.View, s *decision.State, r Resolution) (dec
 		body.Asset = asset
 	}
 	return g.sign(s, body, r.Signer, true)
+}
+
+// amountUnread tells whether an amount that a person states stands in for a payment's
+// own (guard contract, section 6: it replaces an unreadable one).
+func amountUnread(p store.Paid) bool {
+	return p.Amount == "" || p.Asset == 0 || p.Flags&payment.FlagAmbiguous != 0
 }
 
 // Unresolve takes a resolution back.

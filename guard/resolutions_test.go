@@ -170,6 +170,41 @@ func TestAPaymentThatAPersonWasNotShownIsNotCovered(t *testing.T) {
 	}
 }
 
+func TestAnAmountThatTheTraceSaysIsNotStated(t *testing.T) {
+	unread := terms{amount: "much"}
+	for name, test := range map[string]struct {
+		record  func(s *site)
+		refused bool
+	}{
+		"every amount can be read":      {func(s *site) { s.submit("r1", "op1", terms{amount: "600000"}) }, true},
+		"it was not paid":               {func(s *site) { s.event("r1", "op1", "x402.payment.required", nil) }, true},
+		"the amount cannot be read":     {func(s *site) { s.submit("r1", "op1", unread) }, false},
+		"one of several cannot be read": {func(s *site) { s.submit("r1", "op1", terms{}); s.submit("r1", "op1", unread) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, aDollarADay)
+			test.record(s)
+			op := "op1"
+			r := guard.Resolution{Ref: decision.Ref{Run: "r1", Operation: &op}, Outcome: "settled", Amount: "0.30", Note: "asked them"}
+			err := s.Resolve(t.Context(), []guard.Resolution{r})
+			if refused := err != nil && errcode.Of(err).Code == errcode.Usage; refused != test.refused || err != nil && !refused {
+				t.Errorf("%v", err)
+			}
+			for range s.state().Resolutions() {
+				if test.refused {
+					t.Error("it was written")
+				}
+			}
+			if test.refused {
+				r.Amount = ""
+				if err := s.Resolve(t.Context(), []guard.Resolution{r}); err != nil {
+					t.Errorf("without it: %v", err)
+				}
+			}
+		})
+	}
+}
+
 func TestAResolutionOfAnEarlierVersionCoversWhateverComes(t *testing.T) {
 	s := newSite(t, aDollarADay)
 	s.submit("r1", "op1", terms{amount: "600000"})

@@ -371,7 +371,7 @@ func (q *gathering) weigh(p *store.Paid) (weighed, error) {
 			}
 		}
 		if found.Amount == "" {
-			w.readable = w.hasAt && p.Amount != "" && p.Asset != 0 && p.Flags&payment.FlagAmbiguous == 0
+			w.readable = w.hasAt && !amountUnread(*p)
 			break
 		}
 		// The person stated what the operation took: its unreadable payments count

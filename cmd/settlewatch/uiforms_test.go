@@ -198,7 +198,7 @@ func TestAFormThatFailedMayBeSentAgain(t *testing.T) {
 	if status, text := v.send("/resolve", form, "as", "settled", "note", "seen", "amount", "much"); status != http.StatusUnprocessableEntity {
 		t.Fatalf("status %d: %s", status, text)
 	}
-	if status, text := v.send("/resolve", form, "amount", "0.40"); status != http.StatusSeeOther || !strings.Contains(text, "did=resolved") {
+	if status, text := v.send("/resolve", form, "amount", ""); status != http.StatusSeeOther || !strings.Contains(text, "did=resolved") {
 		t.Errorf("sent again: status %d: %s", status, text)
 	}
 	if status, text := v.send("/resolve", form); status != http.StatusSeeOther || !strings.Contains(text, "did=twice-resolved") {
