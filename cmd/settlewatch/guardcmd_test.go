@@ -41,7 +41,6 @@ func TestCommandsOfTheGuardRefuseWhatTheyDoNotTake(t *testing.T) {
 		{"resolve r o --as settled --note n --yes", "--run, --counterparty, --before and --yes go with --open or --blind"},
 		{"resolve r o --undo --as failed", "--undo takes neither --as"},
 		{"resolve r o --null-operation --as failed --note n", "give at most a run with --null-operation"},
-		{"resolve BLANK o --as failed --note n", "an operand is blank"},
 		{"resolve --open --blind --as failed --note n", "--open or --blind, not both"},
 		{"resolve r o --open --as failed --note n", "--open and --blind take no operation"},
 		{"resolve --open --undo", "--open and --blind take no operation and no --undo"},

@@ -111,8 +111,8 @@ func (o *resolveOptions) named(args []string) (ingest.Ref, error) {
 	case len(args) == 0 && !o.null:
 		return r, usage("give a run and an operation, or --open or --blind")
 	}
-	if err := noBlank("an operand", args); err != nil {
-		return r, err
+	if slices.Contains(args, "") { // an id may be blanks, as receipt takes it too
+		return r, usage("an operand is blank")
 	}
 	if len(args) == most {
 		r.Run = args[0]
