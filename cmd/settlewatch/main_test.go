@@ -161,7 +161,7 @@ func TestScript(t *testing.T) {
 				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Replace(old, args[1], args[2], 1)), 0o600))
 			},
 			"pipe": func(ts *testscript.TestScript, _ bool, args []string) {
-				ts.Check(syscall.Mkfifo(ts.MkAbs(args[0]), 0o600))
+				ts.Check(makePipe(ts.MkAbs(args[0])))
 			},
 			// empty FILE... holds when each file is empty.
 			"empty": func(ts *testscript.TestScript, neg bool, args []string) {
