@@ -190,6 +190,45 @@ func (s *site) cameTo(all []bought, ask guard.HeadroomQuery, trusts bool) {
 	}
 }
 
+// Nothing shows what a limit on a resource has counted, so it is asked at its edges.
+func TestALimitOnAResourceAddsUpEachAssetAndEndsWithItsWindow(t *testing.T) {
+	const policy = `{"perCounterpartyLimit": {"amount": "1000", "windowHours": 24}, "reviewAbove": "1000", "priceDriftRatio": "1000000",
+	"assets": {"eip155:8453/0x60a3e35cc302bfa44cb288bc5a4f316fdb1adb42": {"symbol": "EURC", "decimals": 6}},
+	"assetPolicies": {"eip155:8453/0x60a3e35cc302bfa44cb288bc5a4f316fdb1adb42": {"perCounterpartyLimit": {"amount": "1000", "windowHours": 24}, "reviewAbove": "1000"}},
+	"limits": [%s]}`
+	at := func(t *testing.T, limits string) *site {
+		s := newSite(t, fmt.Sprintf(policy, limits))
+		s.buy("r1", "first", terms{amount: "300000"})
+		s.clock.add(time.Hour)
+		s.buy("r1", "of another seller", terms{amount: "200000", payTo: other})
+		s.buy("r1", "in euros", terms{amount: "1500000", asset: euroToken})
+		s.buy("r1", "for something else", terms{amount: "900000", resource: shop + "?of=yesterday"})
+		s.clock.add(23*time.Hour - time.Millisecond)
+		return s
+	}
+	t.Run("amounts", func(t *testing.T) {
+		s := at(t, `{"name": "dollars", "scope": "resource", "amount": "1.00", "windowHours": 24, "action": "block"},
+		{"name": "euros", "scope": "resource", "asset": "eip155:8453/0x60a3e35cc302bfa44cb288bc5a4f316fdb1adb42", "amount": "2.00", "windowHours": 24, "action": "block"}`)
+		s.want("allow", guard.Request{Amount: "0.5", Resource: shop})
+		s.want("block", guard.Request{Amount: "0.500001", Resource: shop}, "limit:dollars")
+		s.want("allow", guard.Request{Amount: "0.5", Resource: shop, Asset: "EURC"})
+		s.want("block", guard.Request{Amount: "0.500001", Resource: shop, Asset: "EURC"}, "limit:euros")
+		s.want("allow", guard.Request{Amount: "0.500001"})
+		s.clock.add(time.Millisecond) // the first is as old as the window is long
+		s.want("allow", guard.Request{Amount: "0.8", Resource: shop})
+		s.want("block", guard.Request{Amount: "0.800001", Resource: shop}, "limit:dollars")
+		s.want("block", guard.Request{Amount: "0.500001", Resource: shop, Asset: "EURC"}, "limit:euros")
+	})
+	t.Run("payments", func(t *testing.T) {
+		s := at(t, `{"name": "any", "scope": "resource", "count": 3, "windowHours": 24, "action": "block"},
+		{"name": "euros", "scope": "resource", "asset": "eip155:8453/0x60a3e35cc302bfa44cb288bc5a4f316fdb1adb42", "count": 1, "windowHours": 24, "action": "review"}`)
+		s.want("block", guard.Request{Amount: "0.1", Resource: shop}, "limit:any", "limit:euros")
+		s.clock.add(time.Millisecond)
+		s.want("review", guard.Request{Amount: "0.1", Resource: shop}, "limit:euros")
+		s.want("allow", guard.Request{Amount: "0.1", Resource: shop + "?of=today"})
+	})
+}
+
 // A guard remembers what people have resolved from one question to the next; one that
 // was just opened does not, and both say the same, whatever became of the run files.
 func TestAGuardThatRemembersAnswersLikeANewOne(t *testing.T) {
