@@ -53,6 +53,9 @@ func (a *app) policyFindings(d *findings, o *guarded, root string, p *policyFile
 		d.add("policy", fine, "", "%s can be read and lies outside the trace root, hash %s", shown(p.path), firstOf(p.policy.Hash()))
 	}
 	if p.path != "" {
+		if what, hint := linkedPolicy(p.path); what != "" {
+			d.add("policy", warning, hint, "%s", what)
+		}
 		for _, file := range []string{p.path, filepath.Dir(p.path)} {
 			if who := a.othersWrite(file); who != "" {
 				d.add("policy", warning, "chmod go-w "+shellWord(file), "%s may write to %s, and so change the limits", who, shown(file))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -290,6 +291,27 @@ func leadsThrough(file, dir string) bool {
 		here = next
 	}
 	return len(rest) > 0 // too long a way to say
+}
+
+// linkedPolicy says that a policy file has other names, "" where it has none or the
+// system does not tell. One of them may lie where an agent writes; most do not, since
+// backups and package stores make them too, so it is no reason to judge nothing.
+func linkedPolicy(file string) (what, hint string) {
+	real, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return "", ""
+	}
+	dir, err := safefile.OpenDir(filepath.Dir(real))
+	if err != nil {
+		return "", ""
+	}
+	defer dir.Close()
+	info, err := dir.Stat(filepath.Base(real))
+	if err != nil || info.Nlink < 2 {
+		return "", ""
+	}
+	return fmt.Sprintf("the policy %s has %d names (hard links): whoever may write to it by another one chooses the limits", shown(file), info.Nlink),
+		"make a copy of it, which has one name, and use that"
 }
 
 // otherPolicy tells a person that what they decide is judged by another policy

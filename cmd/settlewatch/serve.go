@@ -168,6 +168,9 @@ func (a *app) startPolicy(o *serveOptions) error {
 			from = "the built-in defaults"
 		}
 		a.note("policy: %s, hash %s", from, p.policy.Hash())
+		if what, hint := linkedPolicy(p.path); what != "" {
+			a.note("warning: %s. try: %s", what, hint)
+		}
 	}
 	return nil
 }
