@@ -11,7 +11,7 @@ import "embed"
 
 // Schema is the version of the newest migration and part of the index file's
 // name, so that two binaries with different schemas never share a file.
-const Schema = 5
+const Schema = 6
 
 // SQLite holds the migrations, one file a version.
 //
