@@ -19,6 +19,7 @@ import (
 
 	"github.com/settlewatch/settlewatch/assemble"
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
+	"github.com/settlewatch/settlewatch/cmd/settlewatch/host"
 	"github.com/settlewatch/settlewatch/guard/decision"
 	"github.com/settlewatch/settlewatch/ingest"
 	"github.com/settlewatch/settlewatch/internal/errcode"
@@ -418,37 +419,35 @@ func (a *app) checkHosts(d *findings, o rootOptions) {
 		return
 	}
 	found := false
-	for _, h := range hosts {
-		file := h.file(p)
-		switch state, server := configured(file, h, serverName); state {
-		case "installed":
+	for _, h := range host.Known {
+		file := h.File(p)
+		switch state, server := h.Look(file, serverName); state {
+		case host.Installed:
 			found = true
 			command := server.Command
 			if _, err := os.Stat(command); filepath.IsAbs(command) && err != nil {
-				d.add("hosts", warning, again(h.id)+" --write", "%s would start %s, which is not there", h.name, shown(command))
+				d.add("hosts", warning, again(h.ID)+" --write", "%s would start %s, which is not there", h.Name, shown(command))
 			} else if !filepath.IsAbs(command) {
-				d.add("hosts", notice, again(h.id)+" --write", "%s starts %s by a name that depends on its PATH", h.name, shown(command))
+				d.add("hosts", notice, again(h.ID)+" --write", "%s starts %s by a name that depends on its PATH", h.Name, shown(command))
 			} else {
-				d.add("hosts", fine, "", "%s starts %s", h.name, shown(command))
+				d.add("hosts", fine, "", "%s starts %s", h.Name, shown(command))
 			}
-			switch policy := server.policy(); {
-			case policy == "":
-				d.add("hosts", notice, again(h.id)+" --write", "%s has it judge by the built-in defaults: no --guard-config is in its entry", h.name)
-			default:
-				if _, err := os.Stat(policy); err != nil {
-					d.add("hosts", warning, again(h.id)+" --write makes one there",
-						"%s has it judge by the policy %s, which cannot be read (%v): every check is a review", h.name, shown(policy), bare(err))
-				}
+			if policy := server.Path("--guard-config"); policy == "" {
+				d.add("hosts", notice, again(h.ID)+" --write", "%s has it judge by the built-in defaults: no --guard-config is in its entry", h.Name)
+			} else if _, err := os.Stat(policy); err != nil {
+				d.add("hosts", warning, again(h.ID)+" --write makes one there",
+					"%s has it judge by the policy %s, which cannot be read (%v): every check is a review", h.Name, shown(policy), bare(err))
 			}
-			if dir, err := filepath.Abs(string(o.dir)); err == nil && server.root() != "" && server.root() != dir {
-				d.add("hosts", notice, "nothing, if that is meant; to have both: "+again(h.id)+" --name NAME --write",
-					"%s has it read another root, %s", h.name, shown(server.root()))
+			root := server.Path("--dir")
+			if dir, err := filepath.Abs(string(o.dir)); err == nil && root != "" && root != dir {
+				d.add("hosts", notice, "nothing, if that is meant; to have both: "+again(h.ID)+" --name NAME --write",
+					"%s has it read another root, %s", h.Name, shown(root))
 			}
-		case "not installed":
-			d.add("hosts", notice, again(h.id), "%s is here and does not start settlewatch: %s", h.name, shown(file))
-		case "not plain JSON", "cannot be read":
-			d.add("hosts", notice, again(h.id)+" prints the entry to look for", "%s: %s %s", h.name, shown(file), map[string]string{
-				"not plain JSON": "may hold comments, so it was not looked into", "cannot be read": "cannot be read"}[state])
+		case host.NotInstalled:
+			d.add("hosts", notice, again(h.ID), "%s is here and does not start settlewatch: %s", h.Name, shown(file))
+		case host.NotJSON, host.Unreadable:
+			d.add("hosts", notice, again(h.ID)+" prints the entry to look for", "%s: %s %s", h.Name, shown(file), map[host.State]string{
+				host.NotJSON: "may hold comments, so it was not looked into", host.Unreadable: "cannot be read"}[state])
 		}
 	}
 	if !found {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/settlewatch/settlewatch/cmd/settlewatch/host"
 	"github.com/settlewatch/settlewatch/guard"
 	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/internal/plain"
@@ -23,22 +24,22 @@ type installPolicy struct {
 
 // policyFor chooses the policy of an entry. One the host names already stays: an
 // installation that is repeated must not loosen what a person has set.
-func (o *installOptions) policyFor(h host, p places, file string, before server) (*installPolicy, error) {
+func (o *installOptions) policyFor(h *host.Host, p host.Places, file string, before host.Server) (*installPolicy, error) {
 	root, err := filepath.Abs(string(o.dir))
 	if err != nil {
 		return nil, errcode.Wrap(err, errcode.Input, "an absolute path", "find %s", plain.Quote(string(o.dir), plain.Detail))
 	}
 	place := string(o.guard)
 	if place == "" {
-		place = before.policy()
+		place = before.Path("--guard-config")
 	}
 	switch {
 	case place != "":
-	case h.project:
+	case h.Project:
 		// A project is where its agent writes, so its policy lies with the person. The
 		// root tells the policies of several projects apart.
 		sum := sha256.Sum256([]byte(root))
-		place = filepath.Join(p.config, "settlewatch", fileName(o.name)+"-"+hex.EncodeToString(sum[:4])+"-policy.json")
+		place = filepath.Join(p.Config, "settlewatch", fileName(o.name)+"-"+hex.EncodeToString(sum[:4])+"-policy.json")
 	default:
 		place = filepath.Join(filepath.Dir(file), fileName(o.name)+"-policy.json")
 	}

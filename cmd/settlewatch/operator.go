@@ -56,7 +56,7 @@ func (a *app) keyFile(named path) (string, error) {
 	if err != nil {
 		return "", errcode.New(errcode.OperatorKey, "name the key file with --operator-key", "%s", errcode.Of(err).Message)
 	}
-	return filepath.Join(p.support, filepath.FromSlash(operatorFile)), nil
+	return filepath.Join(p.Support, filepath.FromSlash(operatorFile)), nil
 }
 
 func (a *app) operatorInit() *cobra.Command {

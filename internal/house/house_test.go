@@ -20,7 +20,7 @@ const module = "github.com/settlewatch/settlewatch"
 // a lower line. A package that is not named here has no place in the house.
 var floors = [][]string{
 	{"cmd/settlewatch", "cmd/bench"},
-	{"cmd/settlewatch/crash", "cmd/settlewatch/inbox", "cmd/settlewatch/ui"},
+	{"cmd/settlewatch/crash", "cmd/settlewatch/host", "cmd/settlewatch/inbox", "cmd/settlewatch/ui"},
 	{"mcp"},
 	{"mcp/transport", "mcp/market"},
 	{"guard"},
@@ -154,6 +154,7 @@ var allowed = map[string][]string{
 	"assemble":        {},
 	"assemble/jsjson": {},
 	"assemble/yaml12": {},
+	"cmd/settlewatch/host": {},
 	// The terminal it draws on is handed to it.
 	"cmd/settlewatch/inbox": {"charm.land/bubbletea/v2"},
 	"cmd/settlewatch/ui":    {"net/http"}, // a handler; who listens is the composition root's business

@@ -1,30 +1,35 @@
-package main
+package host
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/settlewatch/settlewatch/assemble/jsjson"
 )
 
-// errNotJSON says that a file is not strict JSON; it may hold comments.
-var errNotJSON = errors.New("it is not JSON")
+// ErrNotJSON says that a file is not strict JSON; it may hold comments.
+var ErrNotJSON = errors.New("it is not JSON")
 
-// mergeEntry returns the document src with src[key][name] set to entry. Every
-// other byte is kept: order, spelling and layout of what a person or a host
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
+// merge returns the document src with src[key][name] set to entry, which is compact
+// JSON. Every other byte is kept: order, spelling and layout of what a person or a host
 // wrote are theirs. An empty document counts as {}.
-func mergeEntry(src []byte, key, name string, entry object) ([]byte, error) {
-	bom := []byte("\xef\xbb\xbf")
-	if body, ok := bytes.CutPrefix(src, bom); ok {
-		merged, err := mergeEntry(body, key, name, entry)
-		return append(bom, merged...), err
+func merge(src []byte, key, name string, entry []byte) ([]byte, error) {
+	if body, ok := bytes.CutPrefix(src, byteOrderMark); ok {
+		merged, err := merge(body, key, name, entry)
+		return append(slices.Clip(byteOrderMark), merged...), err
 	}
+	whole := wrap(name, entry)
 	if len(bytes.TrimSpace(src)) == 0 {
-		return append(encodeJSON(object{{key, object{{name, entry}}}}, 2), '\n'), nil
+		return []byte(layout{"  ", "\n"}.value(wrap(key, whole), 0) + "\n"), nil
 	}
 	if !json.Valid(src) {
-		return nil, errNotJSON
+		return nil, ErrNotJSON
 	}
 	style := layoutOf(src)
 	top, end, err := members(src, 0)
@@ -36,7 +41,7 @@ func mergeEntry(src []byte, key, name string, entry object) ([]byte, error) {
 		return nil, err
 	}
 	if servers == nil {
-		return style.insert(src, top, end, 1, key, object{{name, entry}}), nil
+		return style.insert(src, top, end, 1, key, whole), nil
 	}
 	inner, end, err := members(src[:servers.end], servers.start)
 	if err != nil {
@@ -50,6 +55,12 @@ func mergeEntry(src []byte, key, name string, entry object) ([]byte, error) {
 		return splice(src, old.start, old.end, style.value(entry, 2)), nil
 	}
 	return style.insert(src, inner, end, 2, name, entry), nil
+}
+
+// wrap is an object of one member.
+func wrap(name string, value []byte) []byte {
+	out := append(jsjson.AppendString([]byte{'{'}, []byte(name)), ':')
+	return append(append(out, value...), '}')
 }
 
 // span is a member of an object and where its value stands.
@@ -133,30 +144,25 @@ func layoutOf(src []byte) layout {
 	return l
 }
 
-// value writes v as it stands at depth.
-func (l layout) value(v any, depth int) string {
+// value writes compact JSON as it stands at depth.
+func (l layout) value(compact []byte, depth int) string {
 	if l.unit == "" {
-		return string(encodeJSON(v, 0))
+		return string(compact)
 	}
-	// Written with tabs for indents, then in the document's own unit. Strings
-	// hold no raw tab or newline.
-	lines := strings.Split(string(encodeJSON(v, 1)), "\n")
-	for i, line := range lines {
-		text := strings.TrimLeft(line, " ")
-		if i > 0 {
-			lines[i] = strings.Repeat(l.unit, len(line)-len(text)+depth) + text
-		}
+	var out bytes.Buffer
+	if err := json.Indent(&out, compact, strings.Repeat(l.unit, depth), l.unit); err != nil {
+		panic(err) // it is ours
 	}
-	return strings.Join(lines, l.eol)
+	return strings.ReplaceAll(out.String(), "\n", l.eol) // strings hold no raw newline
 }
 
 // insert adds a member as the last of an object whose members stand at depth.
-func (l layout) insert(src []byte, list []span, brace, depth int, name string, v any) []byte {
-	key := string(encodeJSON(name, 0)) + ":"
+func (l layout) insert(src []byte, list []span, brace, depth int, name string, value []byte) []byte {
+	key := string(jsjson.AppendString(nil, []byte(name))) + ":"
 	if l.unit != "" {
 		key += " "
 	}
-	text := key + l.value(v, depth)
+	text := key + l.value(value, depth)
 	start := ""
 	if l.unit != "" {
 		start = l.eol + strings.Repeat(l.unit, depth)

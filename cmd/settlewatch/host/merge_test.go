@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"encoding/json"
@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-var testEntry = object{{"command", "/bin/sw"}, {"args", []string{"serve", "--dir", "/a b/.trace"}}}
+var testEntry = (&Host{}).Entry("/bin/sw", []string{"serve", "--dir", "/a b/.trace"})
 
-func TestMergeEntry(t *testing.T) {
+func TestMerge(t *testing.T) {
 	for _, c := range []struct{ name, src, want string }{
 		{"an empty file becomes a document", "", `{
   "mcpServers": {
@@ -53,14 +53,14 @@ func TestMergeEntry(t *testing.T) {
 		{"a member that differs in case is not meant", `{"MCPServers":{}}`, `{"MCPServers":{},"mcpServers":{"sw":{"command":"/bin/sw","args":["serve","--dir","/a b/.trace"]}}}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := mergeEntry([]byte(c.src), "mcpServers", "sw", testEntry)
+			got, err := merge([]byte(c.src), "mcpServers", "sw", testEntry)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if string(got) != c.want {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
 			}
-			again, err := mergeEntry(got, "mcpServers", "sw", testEntry)
+			again, err := merge(got, "mcpServers", "sw", testEntry)
 			if err != nil || !json.Valid([]byte(strings.TrimPrefix(string(again), "\xef\xbb\xbf"))) {
 				t.Errorf("merging again: %v", err)
 			}
@@ -71,7 +71,7 @@ func TestMergeEntry(t *testing.T) {
 	}
 }
 
-func TestMergeEntryRefuses(t *testing.T) {
+func TestMergeRefuses(t *testing.T) {
 	for _, c := range []struct{ name, src, want string }{
 		{"comments", "{ // hi\n}", "not JSON"},
 		{"a trailing comma", `{"a":1,}`, "not JSON"},
@@ -83,7 +83,7 @@ func TestMergeEntryRefuses(t *testing.T) {
 		{"our own entry given twice", `{"mcpServers":{"sw":1,"\u0073w":2}}`, "twice"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := mergeEntry([]byte(c.src), "mcpServers", "sw", testEntry)
+			got, err := merge([]byte(c.src), "mcpServers", "sw", testEntry)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %q, %v; want an error with %q", got, err, c.want)
 			}
@@ -91,12 +91,12 @@ func TestMergeEntryRefuses(t *testing.T) {
 	}
 }
 
-func FuzzMergeEntry(f *testing.F) {
+func FuzzMerge(f *testing.F) {
 	f.Add(`{"a":1,"mcpServers":{"b":{}}}`)
 	f.Add("{\n  \"mcpServers\": {\n  }\n}\n")
 	f.Add(`{"\u006dcpServers":{"sw":[]}}`)
 	f.Fuzz(func(t *testing.T, src string) {
-		got, err := mergeEntry([]byte(src), "mcpServers", "sw", testEntry)
+		got, err := merge([]byte(src), "mcpServers", "sw", testEntry)
 		if err != nil {
 			return
 		}
