@@ -1,4 +1,4 @@
-package main
+package chp
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 func adapted(t *testing.T, lines ...string) []string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := adapt(strings.NewReader(strings.Join(lines, "\n")), &out); err != nil {
+	if err := Answer(strings.NewReader(strings.Join(lines, "\n")), &out); err != nil {
 		t.Fatal(err)
 	}
 	text, ok := strings.CutSuffix(out.String(), "\n")
@@ -30,15 +30,15 @@ func adapted(t *testing.T, lines ...string) []string {
 	return answers
 }
 
-type adapterReply struct {
+type reply struct {
 	OK     bool
 	Result json.RawMessage
 	Error  string
 }
 
-func replyOf(t *testing.T, answer string) adapterReply {
+func replyOf(t *testing.T, answer string) reply {
 	t.Helper()
-	var r adapterReply
+	var r reply
 	if err := json.Unmarshal([]byte(answer), &r); err != nil {
 		t.Fatalf("%v: %s", err, answer)
 	}
@@ -50,7 +50,7 @@ func replyOf(t *testing.T, answer string) adapterReply {
 
 func readJSON(t *testing.T, to any, path ...string) {
 	t.Helper()
-	src, err := os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...))
+	src, err := os.ReadFile(filepath.Join(append([]string{"..", "..", ".."}, path...)...))
 	if err == nil {
 		err = json.Unmarshal(src, to)
 	}
@@ -184,8 +184,8 @@ func TestTheAdapterSurvivesHostileLines(t *testing.T) {
 		"a byte order mark":            {"\ufeff" + sound, "not-json"},
 		"a deep payload":               {payload(strings.Repeat("[", 100000)), "not-json"},
 		"a deep payload that closes":   {payload(strings.Repeat("[", 50000) + strings.Repeat("]", 50000)), "not-json"},
-		"a huge line":                  {payload(`"` + strings.Repeat("a", maxAdapterLine) + `"`), "a request of more than 8388608 bytes"},
-		"a huge line of nothing":       {strings.Repeat(" ", maxAdapterLine+1), "a request of more than 8388608 bytes"},
+		"a huge line":                  {payload(`"` + strings.Repeat("a", maxLine) + `"`), "a request of more than 8388608 bytes"},
+		"a huge line of nothing":       {strings.Repeat(" ", maxLine+1), "a request of more than 8388608 bytes"},
 		"a rule that does not exist":   {`{"op":"content_hash","args":{"payload":1,"numbers":"python"}}`, "unknown-rule"},
 		"a rule that is a number":      {`{"op":"content_hash","args":{"payload":1,"numbers":1}}`, "unknown-rule"},
 		"a signature that is null":     {`{"op":"chain_hash","args":{"prev_sig":null,"entry":1}}`, "args.prev_sig: want text, not null"},
@@ -213,9 +213,9 @@ func TestTheAdapterSurvivesHostileLines(t *testing.T) {
 }
 
 func TestTheAdapterAnswersTheLastLineWithoutItsNewline(t *testing.T) {
-	for in, want := range map[string]int{"": 0, "\n": 1, "1": 1, "1\n": 1, "1\n2": 2, strings.Repeat("1", maxAdapterLine+1): 1, strings.Repeat("1", maxAdapterLine) + "\n": 1} {
+	for in, want := range map[string]int{"": 0, "\n": 1, "1": 1, "1\n": 1, "1\n2": 2, strings.Repeat("1", maxLine+1): 1, strings.Repeat("1", maxLine) + "\n": 1} {
 		var out bytes.Buffer
-		if err := adapt(strings.NewReader(in), &out); err != nil || strings.Count(out.String(), "\n") != want {
+		if err := Answer(strings.NewReader(in), &out); err != nil || strings.Count(out.String(), "\n") != want {
 			t.Errorf("%.20q: %v, %.100q, want %d answers", in, err, out.String(), want)
 		}
 	}
@@ -229,21 +229,21 @@ func (brokenPipe) Read([]byte) (int, error)  { return 0, errBroken }
 func (brokenPipe) Write([]byte) (int, error) { return 0, errBroken }
 
 func TestTheAdapterEndsWithItsPipes(t *testing.T) {
-	if err := adapt(brokenPipe{}, io.Discard); !errors.Is(err, errBroken) {
+	if err := Answer(brokenPipe{}, io.Discard); !errors.Is(err, errBroken) {
 		t.Errorf("reading: %v", err)
 	}
-	if err := adapt(strings.NewReader("1\n2\n"), brokenPipe{}); !errors.Is(err, errBroken) {
+	if err := Answer(strings.NewReader("1\n2\n"), brokenPipe{}); !errors.Is(err, errBroken) {
 		t.Errorf("writing: %v", err)
 	}
 }
 
-func FuzzAdapterAnswer(f *testing.F) {
+func FuzzAnswerTo(f *testing.F) {
 	f.Add([]byte(`{"op":"chain_hash","args":{"prev_sig":"","entry":{"a":1.0},"numbers":"jcs"}}`))
 	f.Add([]byte(`{"op":"approve_human","args":{"action":{"action":"PAY","asset":"USDC","notional":250},"approver":"ana"}}`))
 	f.Add([]byte(`{"op":"canonical_json","args":{"payload":"\ud800"}}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		answer := adapterAnswer(line)
-		var r adapterReply
+		answer := answerTo(line)
+		var r reply
 		if err := json.Unmarshal(answer, &r); err != nil || bytes.ContainsAny(answer, "\n\r") || r.OK == (r.Error != "") {
 			t.Fatalf("%v: %q", err, answer)
 		}
