@@ -583,14 +583,14 @@ func (x *Indexer) scan(p *parser, dir *safefile.Dir, j job, emit func(*batch) er
 		if shortage(err) {
 			return err
 		}
-		return unreadable(plainReason(err), removed)
+		return unreadable(errcode.Bare(err).Error(), removed)
 	}
 	defer func() { _ = f.Close() }()
 	err = x.read(p, f, info, j, b, emit)
 	var failed readError
 	if errors.As(err, &failed) && !shortage(err) {
 		// A disk that cannot give one run's bytes must not hide the others.
-		return unreadable(plainReason(failed.error), removed)
+		return unreadable(errcode.Bare(failed.error).Error(), removed)
 	}
 	return err
 }
@@ -614,14 +614,6 @@ func shortage(err error) bool {
 		}
 	}
 	return false
-}
-
-func plainReason(err error) string {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		err = path.Err
-	}
-	return err.Error()
 }
 
 // read gives what a run file adds to the index.

@@ -111,7 +111,7 @@ func (a *app) runVerify(ctx context.Context, o auditOptions, args []string) erro
 	if len(args) == 1 {
 		file = args[0]
 		if _, err := os.Stat(file); err != nil {
-			return errcode.Wrap(bare(err), errcode.Input, "the path of a decisions log", "read the log %s", plain.Quote(file, plain.Detail))
+			return errcode.Wrap(errcode.Bare(err), errcode.Input, "the path of a decisions log", "read the log %s", plain.Quote(file, plain.Detail))
 		}
 	} else {
 		dir, err := o.guardPath()
@@ -149,7 +149,7 @@ const checkpointHint = "the file that settlewatch audit checkpoint was kept in"
 func checkpointFile(file path) ([]byte, error) {
 	source, err := safefile.ReadFile(string(file), maxCheckpoint)
 	if err != nil {
-		return nil, errcode.Wrap(bare(err), errcode.Input, checkpointHint, "read the checkpoint %s", plain.Quote(string(file), plain.Detail))
+		return nil, errcode.Wrap(errcode.Bare(err), errcode.Input, checkpointHint, "read the checkpoint %s", plain.Quote(string(file), plain.Detail))
 	}
 	return source, nil
 }

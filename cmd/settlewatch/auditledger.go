@@ -33,7 +33,7 @@ func (a *app) verifyLedger(ctx context.Context, o auditOptions, args []string) e
 	}
 	file, err := openLedger(args[0])
 	if err != nil {
-		return errcode.Wrap(bare(err), errcode.Input, "the path of a ledger", "read the ledger %s", plain.Quote(args[0], plain.Detail))
+		return errcode.Wrap(errcode.Bare(err), errcode.Input, "the path of a ledger", "read the ledger %s", plain.Quote(args[0], plain.Detail))
 	}
 	defer func() { _ = file.Close() }() // it was only read
 	var rows approval.LedgerAnchor

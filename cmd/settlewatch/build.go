@@ -207,7 +207,7 @@ func storeReceipts(ctx context.Context, dir string, runs []assemble.Built) (int,
 		}
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return 0, errcode.Wrap(bare(err), errcode.Input, "another directory", "make directory %s", plain.Quote(dir, plain.Detail))
+		return 0, errcode.Wrap(errcode.Bare(err), errcode.Input, "another directory", "make directory %s", plain.Quote(dir, plain.Detail))
 	}
 	var buf []byte
 	for _, f := range files {
@@ -216,7 +216,7 @@ func storeReceipts(ctx context.Context, dir string, runs []assemble.Built) (int,
 		}
 		buf = append(f.receipt.Append(buf[:0], 2, 0), '\n')
 		if err := safefile.WriteFile(filepath.Join(dir, f.name), buf, fs.FileMode(0o600)); err != nil {
-			return 0, errcode.Wrap(bare(err), errcode.Input, "another directory", "store receipt %s", plain.Quote(f.name, plain.Detail))
+			return 0, errcode.Wrap(errcode.Bare(err), errcode.Input, "another directory", "store receipt %s", plain.Quote(f.name, plain.Detail))
 		}
 	}
 	return len(files), nil

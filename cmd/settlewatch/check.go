@@ -89,7 +89,7 @@ func (a *app) runCheck(ctx context.Context, o checkOptions) error {
 // readOffer reads a file or stdin whole. What it says is for the guard to judge.
 func (a *app) readOffer(ctx context.Context, name string) ([]byte, error) {
 	failed := func(err error) error {
-		return errcode.Wrap(bare(err), errcode.Input, "a file with one entry of accepts, or - for stdin", "read the offer %s", plain.Quote(name, plain.Detail))
+		return errcode.Wrap(errcode.Bare(err), errcode.Input, "a file with one entry of accepts, or - for stdin", "read the offer %s", plain.Quote(name, plain.Detail))
 	}
 	if name != "-" {
 		offer, err := safefile.ReadFile(name, maxOffer)

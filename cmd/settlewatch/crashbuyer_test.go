@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/settlewatch/settlewatch/cmd/settlewatch/crash"
 )
@@ -80,23 +79,4 @@ func wordsOf(t *testing.T, stdout string) string {
 		words = append(words, s.At)
 	}
 	return strings.Join(words, " ")
-}
-
-func TestABuyersClockIsMovedAndGoesOn(t *testing.T) {
-	real := noon
-	c := &movedClock{real: func() time.Time { return real }}
-	if err := c.set(""); err != nil || !c.now().Equal(noon) {
-		t.Errorf("%v, %s", err, c.now())
-	}
-	evening := noon.Add(-13 * time.Hour)
-	if err := c.set(evening.Format(time.RFC3339)); err != nil || !c.now().Equal(evening) {
-		t.Errorf("%v, %s", err, c.now())
-	}
-	real = real.Add(time.Second)
-	if !c.now().Equal(evening.Add(time.Second)) {
-		t.Errorf("it stands at %s", c.now())
-	}
-	if err := c.set("soon"); err == nil {
-		t.Error("it takes any time")
-	}
 }

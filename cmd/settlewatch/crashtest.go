@@ -86,7 +86,7 @@ func (a *app) runCrashTest(ctx context.Context, o crashOptions) error {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
 	if err != nil {
-		return errcode.Wrap(bare(err), errcode.Internal, "a writable temporary directory in TMPDIR", "make a temporary directory")
+		return errcode.Wrap(errcode.Bare(err), errcode.Internal, "a writable temporary directory in TMPDIR", "make a temporary directory")
 	}
 	test := crash.Options{Scenario: o.scenario, Seed: o.seed, Time: o.time, Now: a.env.now, Executable: exe, Dir: dir, Unheld: o.unheld, Mild: o.mild}
 	if terminal(a.stderr) {
@@ -98,7 +98,7 @@ func (a *app) runCrashTest(ctx context.Context, o crashOptions) error {
 	if !failed {
 		// What went wrong can be looked at, what did not leaves nothing behind.
 		if rerr := os.RemoveAll(dir); err == nil && rerr != nil {
-			err = errcode.Wrap(bare(rerr), errcode.Internal, "remove it by hand", "remove %s", plain.Quote(dir, plain.Detail))
+			err = errcode.Wrap(errcode.Bare(rerr), errcode.Internal, "remove it by hand", "remove %s", plain.Quote(dir, plain.Detail))
 		}
 		c.kept = ""
 	}

@@ -50,11 +50,11 @@ that directory. Nothing is dialled and nothing is left behind.`,
 func (a *app) runDemo(ctx context.Context) (err error) {
 	temp, err := os.MkdirTemp("", "settlewatch-demo-")
 	if err != nil {
-		return errcode.Wrap(bare(err), errcode.Internal, "a writable temporary directory in TMPDIR", "make a temporary directory")
+		return errcode.Wrap(errcode.Bare(err), errcode.Internal, "a writable temporary directory in TMPDIR", "make a temporary directory")
 	}
 	defer func() {
 		if rerr := os.RemoveAll(temp); err == nil && rerr != nil {
-			err = errcode.Wrap(bare(rerr), errcode.Internal, "remove it by hand", "remove %s", plain.Quote(temp, plain.Detail))
+			err = errcode.Wrap(errcode.Bare(rerr), errcode.Internal, "remove it by hand", "remove %s", plain.Quote(temp, plain.Detail))
 		}
 	}()
 	d := &demonstration{a: a, root: filepath.Join(temp, defaultDir), began: a.env.now()}
@@ -62,7 +62,7 @@ func (a *app) runDemo(ctx context.Context) (err error) {
 		d.pace = demoPause
 	}
 	if err := os.MkdirAll(filepath.Join(d.root, "events"), 0o700); err != nil {
-		return errcode.Wrap(bare(err), errcode.Internal, "a writable temporary directory in TMPDIR", "make a trace root")
+		return errcode.Wrap(errcode.Bare(err), errcode.Internal, "a writable temporary directory in TMPDIR", "make a trace root")
 	}
 	for _, scene := range []func(*demonstration, context.Context) error{
 		(*demonstration).receipts, (*demonstration).question, (*demonstration).person,
@@ -174,7 +174,7 @@ func (d *demonstration) record(name string, first time.Time) error {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		return errcode.Wrap(bare(err), errcode.Internal, "a writable temporary directory in TMPDIR", "write the demo's trace")
+		return errcode.Wrap(errcode.Bare(err), errcode.Internal, "a writable temporary directory in TMPDIR", "write the demo's trace")
 	}
 	return nil
 }

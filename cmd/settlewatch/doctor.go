@@ -174,7 +174,7 @@ func (a *app) checkRoot(d *findings, root string) {
 	case errors.Is(err, fs.ErrNotExist):
 		d.add("root", warning, "start the agent's recorder with this root", "there is no events directory yet")
 	case err != nil:
-		d.add("root", failure, "make events/ a readable directory", "events cannot be read: %v", bare(err))
+		d.add("root", failure, "make events/ a readable directory", "events cannot be read: %v", errcode.Bare(err))
 	case real != events:
 		d.add("root", notice, "nothing, if you made the link",
 			"events is a link: it was followed once, to %s, and the runs there are served", shown(real))
@@ -227,7 +227,7 @@ func (d *findings) runFiles(runs []runFile) {
 	}
 	dir, err := safefile.OpenDir(runs[0].dir)
 	if err != nil {
-		d.add("run files", failure, "check the directory's permissions", "events cannot be opened: %v", bare(err))
+		d.add("run files", failure, "check the directory's permissions", "events cannot be opened: %v", errcode.Bare(err))
 		return
 	}
 	defer dir.Close()
@@ -436,7 +436,7 @@ func (a *app) checkHosts(d *findings, o rootOptions) {
 				d.add("hosts", notice, again(h.ID)+" --write", "%s has it judge by the built-in defaults: no --guard-config is in its entry", h.Name)
 			} else if _, err := os.Stat(policy); err != nil {
 				d.add("hosts", warning, again(h.ID)+" --write makes one there",
-					"%s has it judge by the policy %s, which cannot be read (%v): every check is a review", h.Name, shown(policy), bare(err))
+					"%s has it judge by the policy %s, which cannot be read (%v): every check is a review", h.Name, shown(policy), errcode.Bare(err))
 			}
 			root := server.Path("--dir")
 			if dir, err := filepath.Abs(string(o.dir)); err == nil && root != "" && root != dir {

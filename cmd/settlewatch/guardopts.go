@@ -224,7 +224,7 @@ func (o *guardOptions) readPolicy(root string, logged *decision.Policy) (*policy
 		if known := new(errcode.Error); errors.As(err, &known) {
 			return nil, err
 		}
-		return nil, errcode.Wrap(bare(err), errcode.Policy, "give the right file with --guard-config",
+		return nil, errcode.Wrap(errcode.Bare(err), errcode.Policy, "give the right file with --guard-config",
 			"read the policy file %s%s", plain.Quote(file, plain.Detail), from)
 	}
 	p, err := guard.ParsePolicy(source)

@@ -261,5 +261,5 @@ func (o *installOptions) refuseFile(file string, h *host.Host, err error) error 
 	case errors.Is(err, host.ErrNotJSON):
 		return errcode.New(errcode.Input, "put the file right, or "+byHand, "merge into %s: it is not plain JSON", shown)
 	}
-	return errcode.Wrap(bare(err), errcode.Input, "put the file right, or "+byHand, "merge into %s", shown)
+	return errcode.Wrap(errcode.Bare(err), errcode.Input, "put the file right, or "+byHand, "merge into %s", shown)
 }

@@ -88,7 +88,7 @@ func (p *installPolicy) write() (made bool, err error) {
 		return false, nil
 	}
 	failed := func(err error) (bool, error) {
-		return false, errcode.Wrap(bare(err), errcode.Input, "--guard-config with a file that can be written", "write the starter policy %s", plain.Quote(p.path, plain.Detail))
+		return false, errcode.Wrap(errcode.Bare(err), errcode.Input, "--guard-config with a file that can be written", "write the starter policy %s", plain.Quote(p.path, plain.Detail))
 	}
 	if err := os.MkdirAll(filepath.Dir(p.path), 0o700); err != nil {
 		return failed(err)

@@ -109,7 +109,7 @@ func operatorEntry(name, public string) string {
 
 func (a *app) newOperatorKey(ctx context.Context, o *guarded, file, name string) (public string, err error) {
 	failed := func(err error) error {
-		return errcode.Wrap(bare(err), errcode.OperatorKey, "another file with --operator-key", "write the operator's key %s", plain.Quote(file, plain.Detail))
+		return errcode.Wrap(errcode.Bare(err), errcode.OperatorKey, "another file with --operator-key", "write the operator's key %s", plain.Quote(file, plain.Detail))
 	}
 	if _, err := os.Lstat(file); err == nil {
 		// A key that is overwritten takes every later approval of its owner with it.
@@ -267,7 +267,7 @@ func (a *app) operatorShow() *cobra.Command {
 func (a *app) readKey(file string) ([]byte, error) {
 	content, err := safefile.ReadFile(file, decision.MaxKeyFile)
 	if err != nil {
-		return nil, errcode.Wrap(bare(err), errcode.OperatorKey, "settlewatch operator init makes one; --operator-key names another file",
+		return nil, errcode.Wrap(errcode.Bare(err), errcode.OperatorKey, "settlewatch operator init makes one; --operator-key names another file",
 			"read the operator's key %s", plain.Quote(file, plain.Detail))
 	}
 	if perm := a.perm(file); perm&0o077 != 0 {

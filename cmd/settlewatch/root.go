@@ -298,7 +298,7 @@ func templateFlag(f *pflag.FlagSet, v *string, where string) {
 func (o *rootOptions) resolve() (string, error) {
 	real, err := safefile.ResolveRoot(string(o.dir))
 	if err != nil {
-		return "", errcode.Wrap(bare(err), errcode.Root, "give the directory that holds events/ with --dir, or start the agent's recorder first",
+		return "", errcode.Wrap(errcode.Bare(err), errcode.Root, "give the directory that holds events/ with --dir, or start the agent's recorder first",
 			"open trace root %s", plain.Quote(string(o.dir), plain.Detail))
 	}
 	return real, nil
@@ -373,15 +373,6 @@ func (o *rootOptions) library() assemble.Library {
 
 func readTemplateFile(path string) ([]byte, error) {
 	return safefile.ReadFile(path, maxTemplate)
-}
-
-// bare drops the operation and path an error repeats after ours.
-func bare(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return p.Err
-	}
-	return err
 }
 
 // runOperand reads how a person names a run: "latest", "run:<id>" or an id

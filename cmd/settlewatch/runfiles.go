@@ -79,7 +79,7 @@ func namedFiles(operands []string) ([]runFile, error) {
 		}
 		dir, err := safefile.ResolveRoot(filepath.Dir(operand))
 		if err != nil {
-			return nil, errcode.Wrap(bare(err), errcode.RunNotFound, "check the path of the run file",
+			return nil, errcode.Wrap(errcode.Bare(err), errcode.RunNotFound, "check the path of the run file",
 				"open the directory of %s", plain.Quote(operand, plain.Detail))
 		}
 		name := filepath.Base(operand)
@@ -134,6 +134,6 @@ func (r runFile) unreadable(err error) error {
 		return errcode.New(errcode.Input, "settlewatch list and settlewatch receipt, which read a run of any size",
 			"build run %s: the file is larger than 2 GiB", id)
 	}
-	return errcode.Wrap(bare(err), errcode.RunDamaged, "check the disk and the permissions of the file",
+	return errcode.Wrap(errcode.Bare(err), errcode.RunDamaged, "check the disk and the permissions of the file",
 		"read run %s from %s", id, plain.Quote(r.path, plain.Detail))
 }

@@ -169,7 +169,7 @@ func (a *app) operatorSide(o *serveOptions, l lateGuard) (mcp.Operator, func(), 
 	if a.someone == nil {
 		terminal, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 		if err != nil {
-			return nil, nothing, errcode.Wrap(bare(err), errcode.OperatorKey, "start it from a terminal of yours", "offer the toolset operator: each grant is confirmed on a terminal, and there is none")
+			return nil, nothing, errcode.Wrap(errcode.Bare(err), errcode.OperatorKey, "start it from a terminal of yours", "offer the toolset operator: each grant is confirmed on a terminal, and there is none")
 		}
 		desk.stdout, desk.stderr, desk.someone = terminal, terminal, tty{in: terminal, out: terminal}
 		nothing = func() { _ = terminal.Close() } // nothing was written that could be lost

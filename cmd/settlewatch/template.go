@@ -62,7 +62,7 @@ func (o *rootOptions) templates() ([]string, assemble.Library, error) {
 			}
 		}
 	}
-	return nil, lib, errcode.Wrap(bare(err), errcode.TemplateInvalid, "make it a directory, or name another with --templates-dir",
+	return nil, lib, errcode.Wrap(errcode.Bare(err), errcode.TemplateInvalid, "make it a directory, or name another with --templates-dir",
 		"read templates directory %s", plain.Quote(lib.Dir, plain.Detail))
 }
 
@@ -301,7 +301,7 @@ func (o *rootOptions) newTemplate(name, from string) (string, error) {
 	}
 	file := filepath.Join(lib.Dir, name+templateSuffix)
 	failed := func(err error) error {
-		return errcode.Wrap(bare(err), errcode.Input, "another name, or another --templates-dir", "write template %s", plain.Quote(file, plain.Detail))
+		return errcode.Wrap(errcode.Bare(err), errcode.Input, "another name, or another --templates-dir", "write template %s", plain.Quote(file, plain.Detail))
 	}
 	if err := os.MkdirAll(lib.Dir, 0o755); err != nil {
 		return "", failed(err)

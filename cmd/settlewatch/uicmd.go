@@ -109,7 +109,7 @@ func (a *app) runUI(ctx context.Context, o *uiOptions) error {
 	slow.Stop()
 	l, err := net.Listen("tcp", at.String())
 	if err != nil {
-		return errcode.Wrap(bare(err), errcode.Usage, "another port with --addr, or none for any that is free", "listen on %s", at)
+		return errcode.Wrap(errcode.Bare(err), errcode.Usage, "another port with --addr, or none for any that is free", "listen on %s", at)
 	}
 	defer func() { _ = l.Close() }()
 	bound, ok := l.Addr().(*net.TCPAddr)
@@ -173,7 +173,7 @@ func (a *app) serveUI(ctx context.Context, o *uiOptions, l net.Listener, pages *
 	select {
 	case <-ctx.Done():
 	case err := <-failed:
-		return errcode.Wrap(bare(err), errcode.Internal, "start it again", "serve pages")
+		return errcode.Wrap(errcode.Bare(err), errcode.Internal, "start it again", "serve pages")
 	}
 	late, cancel := context.WithTimeout(context.Background(), lastPage)
 	defer cancel()
@@ -209,7 +209,7 @@ func (a *app) offer(ctx context.Context, o *uiOptions, pages *ui.UI, file *linkF
 		o.opened(link)
 	}
 	if err := file.write(link); err != nil {
-		return errcode.Wrap(bare(err), errcode.Internal, "a writable temporary directory in TMPDIR", "write the file that logs the browser in")
+		return errcode.Wrap(errcode.Bare(err), errcode.Internal, "a writable temporary directory in TMPDIR", "write the file that logs the browser in")
 	}
 	if !o.noOpen {
 		err := a.openBrowser(ctx, file.path)

@@ -3,6 +3,7 @@ package errcode
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"sort"
 )
 
@@ -101,6 +102,15 @@ func New(code Code, hint, format string, args ...any) *Error {
 // Wrap makes an Error around a cause, which is appended to the message.
 func Wrap(err error, code Code, hint, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...) + ": " + err.Error(), Hint: hint, Err: err}
+}
+
+// Bare drops the operation and path that an error of a file repeats after ours.
+func Bare(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
 }
 
 // Error is the form people and agents read: code, message and, after "try:",

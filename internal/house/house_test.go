@@ -20,6 +20,7 @@ const module = "github.com/settlewatch/settlewatch"
 // a lower line. A package that is not named here has no place in the house.
 var floors = [][]string{
 	{"cmd/settlewatch", "cmd/bench"},
+	{"cmd/settlewatch/crash/buyer"},
 	{"cmd/settlewatch/chp", "cmd/settlewatch/crash", "cmd/settlewatch/host", "cmd/settlewatch/inbox", "cmd/settlewatch/ui"},
 	{"mcp"},
 	{"mcp/transport", "mcp/market"},
@@ -152,10 +153,11 @@ var allowed = map[string][]string{
 	"cmd/settlewatch/chp": {},
 	"cmd/settlewatch/crash": {"os/exec", // its buyers are processes
 		"syscall"}, // to have one that hangs say where
-	"cmd/settlewatch/host": {},
-	"assemble":             {},
-	"assemble/jsjson":      {},
-	"assemble/yaml12":      {},
+	"cmd/settlewatch/crash/buyer": {},
+	"cmd/settlewatch/host":        {},
+	"assemble":                    {},
+	"assemble/jsjson":             {},
+	"assemble/yaml12":             {},
 	// The terminal it draws on is handed to it.
 	"cmd/settlewatch/inbox": {"charm.land/bubbletea/v2"},
 	"cmd/settlewatch/ui":    {"net/http"}, // a handler; who listens is the composition root's business

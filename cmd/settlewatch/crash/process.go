@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
@@ -280,16 +279,7 @@ func writeJSON(name string, value any) error {
 		return err
 	}
 	if err := os.WriteFile(name, text, 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", name, bare(err))
+		return fmt.Errorf("write %s: %w", name, errcode.Bare(err))
 	}
 	return nil
-}
-
-// bare drops the operation and path an error repeats after ours.
-func bare(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return p.Err
-	}
-	return err
 }

@@ -413,7 +413,7 @@ func (s *stage) rewriteLog(cut func([]byte) []byte) error {
 		err = os.WriteFile(name, cut(text), 0o600)
 	}
 	if err != nil {
-		return errcode.Wrap(bare(err), errcode.Internal, "report this", "cut the decisions log %s", plain.Quote(name, plain.Detail))
+		return errcode.Wrap(errcode.Bare(err), errcode.Internal, "report this", "cut the decisions log %s", plain.Quote(name, plain.Detail))
 	}
 	return nil
 }
@@ -546,7 +546,7 @@ func (s *stage) setTheClockBack() error {
 func (s *stage) timesGoBack() (bool, error) {
 	text, err := os.ReadFile(s.logPath())
 	if err != nil {
-		return false, errcode.Wrap(bare(err), errcode.Internal, "report this", "read the decisions log")
+		return false, errcode.Wrap(errcode.Bare(err), errcode.Internal, "report this", "read the decisions log")
 	}
 	var last time.Time
 	for line := range bytes.Lines(text) {

@@ -177,7 +177,7 @@ func (s *stage) open(ledgers ...ledger) error {
 	}, s.name), len(s.roots)+1))
 	r := &traceRoot{dir: filepath.Join(dir, ".trace"), policy: filepath.Join(dir, "policy.json"), ledgers: ledgers, sellers: map[string]bool{}}
 	if err := os.MkdirAll(filepath.Join(r.dir, "events"), 0o700); err != nil {
-		return errcode.Wrap(bare(err), errcode.Internal, "a writable temporary directory in TMPDIR", "make a trace root")
+		return errcode.Wrap(errcode.Bare(err), errcode.Internal, "a writable temporary directory in TMPDIR", "make a trace root")
 	}
 	const everything = "1000000"
 	policy := map[string]any{
@@ -231,7 +231,7 @@ func (s *stage) start(n int, clock string, more ...string) ([]*process, error) {
 		}
 		p, err := launch(s.ctx, s.o.Executable, args)
 		if err != nil {
-			return nil, errcode.Wrap(bare(err), errcode.Internal, "let this program start processes", "start a buyer")
+			return nil, errcode.Wrap(errcode.Bare(err), errcode.Internal, "let this program start processes", "start a buyer")
 		}
 		p.run = run
 		fresh[i] = p
