@@ -179,11 +179,32 @@ func TestWhatWasApprovedIsBoundInFull(t *testing.T) { // 73
 }
 
 func TestArgumentsHashAsTheProtocolHasThem(t *testing.T) {
-	s := ops(t)
-	a := s.spend("place_equity_order", `{"symbol":"IBM","side":"BUY","quantity":5,"notional":61.5,"confidence":0.8}`)
-	want, err := approval.FinanceArgsHash("place_equity_order", json.RawMessage(`{"symbol":"IBM","side":"BUY","quantity":5,"notional":61.5,"limit_price":null,"confidence":0.8}`))
-	if err != nil || a.Authorization.ArgsHash != want {
-		t.Errorf("%s, want %s, %v", a.Authorization.ArgsHash, want, err)
+	src, err := os.ReadFile(filepath.Join("approval", "testdata", "receipts.json"))
+	var file struct {
+		Vectors []struct {
+			Tool  string
+			Bound string            `json:"bound_json"`
+			Hash  map[string]string `json:"args_hash"`
+		} `json:"finance_args_hash"`
+	}
+	if err == nil {
+		err = json.Unmarshal(src, &file)
+	}
+	if err != nil || len(file.Vectors) < 3 {
+		t.Fatalf("%d vectors, %v", len(file.Vectors), err)
+	}
+	for _, v := range file.Vectors {
+		s := ops(t)
+		a := s.spend(v.Tool, v.Bound)
+		got := ""
+		if a.Authorization != nil {
+			got = a.Authorization.ArgsHash
+		} else if r, err := s.Review(t.Context(), a.ReviewID, 0); err == nil && r.Call != nil {
+			got = r.Call.ArgsHash
+		}
+		if got != v.Hash["jcs"] {
+			t.Errorf("%s: %q, want %s: %+v", v.Tool, got, v.Hash["jcs"], a)
+		}
 	}
 }
 

@@ -66,18 +66,6 @@ func ParseCall(n jsjson.Node) (Call, error) {
 	return c, nil
 }
 
-// ParseHostedCall is [ParseCall] for callers that are the host: the envelope in
-// the call is believed (approvals contract, section 4.9).
-func ParseHostedCall(n jsjson.Node) (Call, error) {
-	c, err := ParseCall(n)
-	if err != nil {
-		return Call{}, err
-	}
-	c.Host = ReadHost(n.Get("_meta")).Under(Host{Bound: object(n.Get("host_bound"))})
-	c.Enveloped = false
-	return c, nil
-}
-
 // ReadHost is the envelope of a host in the _meta of a request. Whether that
 // host is trusted is for the caller to know; what is no envelope is ignored. One
 // that can be read in two ways binds nothing, and calls under it are ambiguous.

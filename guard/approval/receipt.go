@@ -1,7 +1,6 @@
 package approval
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -392,27 +391,4 @@ func bodyHash(raw []byte) (string, error) {
 		return "", err
 	}
 	return canon.Hash(doc.Root(), canon.Lexeme, "content_hash")
-}
-
-// FinanceArgsHash is the args_hash of a finance tool: over its bound arguments, an
-// object, and its name (approvals contract, section 3.1), under [canon.JCS]. The
-// error is a *[canon.Error] or a *[Fault].
-func FinanceArgsHash(tool string, bound json.RawMessage) (string, error) {
-	return financeArgsHash(tool, bound, canon.JCS)
-}
-
-func financeArgsHash(tool string, bound json.RawMessage, rule canon.Rule) (string, error) {
-	var doc jsjson.Doc
-	if err := doc.Parse(bound); err != nil {
-		return "", &canon.Error{Reason: canon.NotJSON, Err: err}
-	}
-	if doc.Root().Kind() != jsjson.Object {
-		return "", wrong(doc.Root(), "an object")
-	}
-	raw := []byte{'{'}
-	for name, v := range doc.Root().Members() {
-		raw = appendMember(raw, name.Raw(), v.Raw())
-	}
-	raw = append(appendMember(raw, []byte(`"tool"`), jsjson.AppendString(nil, []byte(tool))), '}')
-	return canon.HashText(raw, rule)
 }

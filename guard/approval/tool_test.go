@@ -109,12 +109,10 @@ func TestAFaultOfACallNamesItsPlace(t *testing.T) {
 		"a tool that is half a pair": {edit(t, postCall, "tool", `"\ud800"`), ".tool", "text with an unpaired surrogate"},
 		"a member nobody knows":      {edit(t, postCall, "-", `"signing_key":"k"`), ".signing_key", "unknown key; the keys are " + strings.Join(callKeys, ", ")},
 	} {
-		for _, parse := range []func(jsjson.Node) (Call, error){ParseCall, ParseHostedCall} {
-			_, err := parse(node(t, c.src))
-			var f *Fault
-			if !errors.As(err, &f) || f.Path != c.path || f.Detail != c.detail {
-				t.Errorf("%s: %v, want $%s: %s", name, err, c.path, c.detail)
-			}
+		_, err := ParseCall(node(t, c.src))
+		var f *Fault
+		if !errors.As(err, &f) || f.Path != c.path || f.Detail != c.detail {
+			t.Errorf("%s: %v, want $%s: %s", name, err, c.path, c.detail)
 		}
 	}
 }
@@ -480,7 +478,7 @@ func FuzzToolParsers(f *testing.F) {
 		if (p == nil) != (err != nil) || err != nil && (!errors.As(err, &fault) || !utf8.ValidString(err.Error())) {
 			t.Fatalf("%v, %q", p, err)
 		}
-		c, err := ParseHostedCall(b.Root())
+		c, err := parseHosted(b.Root())
 		if err != nil && (!errors.As(err, &fault) || !utf8.ValidString(err.Error())) {
 			t.Fatalf("%q", err)
 		}
