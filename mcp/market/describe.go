@@ -57,11 +57,7 @@ func (c *Client) Describe(ctx context.Context, name string) (*Description, error
 }
 
 func (c *Client) about(ctx context.Context, in *instance) (*about, error) {
-	reply, err := c.fetch.get(ctx, in, "/v1/instance", nil)
-	if err != nil {
-		return nil, err
-	}
-	root, err := document(in, reply.body)
+	root, _, err := c.document(ctx, in, "/v1/instance", nil)
 	if err != nil {
 		return nil, err
 	}

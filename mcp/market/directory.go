@@ -44,20 +44,12 @@ func (c *Client) Instances(ctx context.Context, name string, offline bool) (*Dir
 	}
 	ctx, cancel := c.within(ctx)
 	defer cancel()
-	reply, err := c.fetch.get(ctx, in, "/v1/instances", nil)
-	if err != nil {
-		return nil, err
-	}
-	root, err := document(in, reply.body)
-	if err != nil {
-		return nil, err
-	}
-	all, err := list(in, root)
+	all, err := c.list(ctx, in, "/v1/instances", nil)
 	if err != nil {
 		return nil, err
 	}
 	d := &Directory{Instance: in.origin}
-	for n := range all.Elements() {
+	for n := range all.elements.Elements() {
 		switch i, ok := readInstance(n); {
 		case !ok:
 			d.Dropped++

@@ -236,15 +236,11 @@ type listed struct {
 }
 
 func (c *Client) list(ctx context.Context, in *instance, path string, query url.Values) (*listed, error) {
-	reply, err := c.fetch.get(ctx, in, path, query)
+	root, at, err := c.document(ctx, in, path, query)
 	if err != nil {
 		return nil, err
 	}
-	root, err := document(in, reply.body)
-	if err != nil {
-		return nil, err
-	}
-	l := &listed{at: reply.at}
+	l := &listed{at: at}
 	l.next, l.unread = cursorOf(root)
 	l.elements, err = list(in, root)
 	return l, err

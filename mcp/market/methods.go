@@ -72,20 +72,12 @@ func (c *Client) PaymentMethods(ctx context.Context, name string) (*Methods, err
 	}
 	ctx, cancel := c.within(ctx)
 	defer cancel()
-	reply, err := c.fetch.get(ctx, in, "/v1/instance/payment-methods", nil)
-	if err != nil {
-		return nil, err
-	}
-	root, err := document(in, reply.body)
-	if err != nil {
-		return nil, err
-	}
-	additions, err := list(in, root)
+	additions, err := c.list(ctx, in, "/v1/instance/payment-methods", nil)
 	if err != nil {
 		return nil, err
 	}
 	m := &Methods{Instance: in.origin, Methods: slices.Clone(common)}
-	for n := range additions.Elements() {
+	for n := range additions.elements.Elements() {
 		if own, ok := readMethod(n); ok {
 			m.Methods = append(m.Methods, own)
 		} else {

@@ -1,6 +1,8 @@
 package market
 
 import (
+	"context"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,16 +19,21 @@ import (
 // circulation (market contract, section 3).
 var listNames = []string{"items", "instances", "additions", "rows"}
 
-// document parses a reply, which must be an object.
-func document(in *instance, body []byte) (jsjson.Node, error) {
+// document asks an instance for a document, which must be an object, and says when it
+// came.
+func (c *Client) document(ctx context.Context, in *instance, path string, query url.Values) (root jsjson.Node, at time.Time, err error) {
+	reply, err := c.fetch.get(ctx, in, path, query)
+	if err != nil {
+		return root, at, err
+	}
 	doc := new(jsjson.Doc)
-	if err := doc.Parse(body); err != nil {
-		return jsjson.Node{}, misread(in, "it is not JSON")
+	if err := doc.Parse(reply.body); err != nil {
+		return root, at, misread(in, "it is not JSON")
 	}
 	if doc.Root().Kind() != jsjson.Object {
-		return jsjson.Node{}, misread(in, "it is not an object")
+		return root, at, misread(in, "it is not an object")
 	}
-	return doc.Root(), nil
+	return doc.Root(), reply.at, nil
 }
 
 func misread(in *instance, why string) error {
