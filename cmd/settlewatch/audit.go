@@ -18,18 +18,14 @@ import (
 )
 
 func (a *app) audit() *cobra.Command {
-	c := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "audit",
 		Short: "prove the decisions log, pin it, export it, begin it anew",
 		Long: `The decisions log is append-only and chained: each line carries a hash (its sig) of itself
 and of the line before it. A log that was edited does not verify; one that was cut, begun
 anew or chained again as a whole shows only against a checkpoint that was kept elsewhere.`,
-		Args: knownCommand,
-		RunE: func(*cobra.Command, []string) error {
-			return usage("say what to do: audit verify, checkpoint, export, recover or adopt")
-		},
-	}
-	c.AddCommand(a.auditVerify(), a.auditCheckpoint(), a.auditExport(),
+	}, "audit verify, checkpoint, export, recover or adopt",
+		a.auditVerify(), a.auditCheckpoint(), a.auditExport(),
 		a.auditAside("recover", "begin a new log behind one that does not verify",
 			`Set a log that does not verify aside, byte for byte, and begin a new one with its hash.
 Freezes, rejections and pending reviews that can still be read are carried on; approvals
@@ -41,7 +37,6 @@ A log that was cut verifies by itself. What shows the cut is the checkpoint: nam
 			`Set the log of another program at this place aside, byte for byte, and begin one with its
 hash; haia-trace-mcp's are known. Freezes, rejections and pending reviews are carried on;
 approvals are not. With operators in the policy it counts only when one of them signs it.`))
-	return c
 }
 
 // guardPath is the real guard directory. Whoever names one needs no root: an

@@ -11,18 +11,13 @@ import (
 )
 
 func (a *app) damage() *cobra.Command {
-	c := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "damage",
 		Short: "list and acknowledge damage that checks ask about",
 		Long: `A line that cannot be read may have been a payment, and so may lines that were indexed
 and have since vanished or changed. Checks ask a person about it until it is acknowledged.`,
-		Args: knownCommand,
-		RunE: func(*cobra.Command, []string) error {
-			return usage("say what to do: damage list or damage ack")
-		},
-	}
-	c.AddCommand(a.damageList(), a.damageAck())
-	return c
+	}, "damage list or damage ack",
+		a.damageList(), a.damageAck())
 }
 
 func (a *app) damageList() *cobra.Command {

@@ -9,19 +9,14 @@ import (
 )
 
 func (a *app) hold() *cobra.Command {
-	c := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "hold",
 		Short: "list and release reserved amounts",
 		Long: `A hold reserves the amount of a payment that was allowed, so that two agents are not both
 allowed the same money. It ends by itself when its payment is on record or its time is
 over.`,
-		Args: knownCommand,
-		RunE: func(*cobra.Command, []string) error {
-			return usage("say what to do: hold list or hold release")
-		},
-	}
-	c.AddCommand(a.holdList(), a.holdRelease())
-	return c
+	}, "hold list or hold release",
+		a.holdList(), a.holdRelease())
 }
 
 func (a *app) holdList() *cobra.Command {

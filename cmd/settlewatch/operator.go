@@ -28,19 +28,14 @@ const operatorFile = "settlewatch/operator.key"
 const shortestPassphrase = 8
 
 func (a *app) operator() *cobra.Command {
-	c := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "operator",
 		Short: "make and show the keys of people who may approve",
 		Long: `With operators in the policy, what permits (an approval, the end of a freeze, a
 resolution) counts only when one of them has signed it with a key that a passphrase
 protects. An agent that runs as the same user can then not approve its own payments.`,
-		Args: knownCommand,
-		RunE: func(*cobra.Command, []string) error {
-			return usage("say what to do: operator init, operator list or operator show")
-		},
-	}
-	c.AddCommand(a.operatorInit(), a.operatorList(), a.operatorShow())
-	return c
+	}, "operator init, operator list or operator show",
+		a.operatorInit(), a.operatorList(), a.operatorShow())
 }
 
 // keyFile is the path of an operator's key.

@@ -14,18 +14,13 @@ import (
 )
 
 func (a *app) policy() *cobra.Command {
-	c := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "policy",
 		Short: "check a policy file, show what judges",
 		Long: `The policy says whom an agent may pay, how much, and when a person is asked. It is a JSON
 file that --guard-config names; without one the built-in defaults judge.`,
-		Args: knownCommand,
-		RunE: func(*cobra.Command, []string) error {
-			return usage("say what to do: policy check or policy show")
-		},
-	}
-	c.AddCommand(a.policyCheck(), a.policyShow())
-	return c
+	}, "policy check or policy show",
+		a.policyCheck(), a.policyShow())
 }
 
 // badPolicy is the exit status of a check that found faults: that of E_POLICY.

@@ -177,6 +177,14 @@ func (a *app) command(c *cobra.Command, answer func(ctx context.Context, args []
 	return c
 }
 
+// group is a command that only says which ones there are below it.
+func group(c *cobra.Command, choices string, commands ...*cobra.Command) *cobra.Command {
+	c.Args = knownCommand
+	c.RunE = func(*cobra.Command, []string) error { return usage("say what to do: %s", choices) }
+	c.AddCommand(commands...)
+	return c
+}
+
 // noBlankFlag refuses a flag that was given a blank value. A blank path would quietly
 // mean the working directory (trace contract, section 1), any other blank value that
 // the flag was not given: most likely a variable was empty, and what it was to choose

@@ -20,18 +20,13 @@ import (
 )
 
 func (a *app) template() *cobra.Command {
-	c := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "template",
 		Short: "list, show and start templates",
 		Long: `A template says which stages an operation must show to be full, which events witness
 each stage, and which events are faults.`,
-		Args: knownCommand,
-		RunE: func(*cobra.Command, []string) error {
-			return usage("say what to do: template list, template show or template new")
-		},
-	}
-	c.AddCommand(a.templateList(), a.templateShow(), a.templateNew())
-	return c
+	}, "template list, template show or template new",
+		a.templateList(), a.templateShow(), a.templateNew())
 }
 
 const templateSuffix = ".yaml"
