@@ -168,20 +168,12 @@ func (w *linkWork) within() error {
 		}
 		payments = append(payments, c)
 	}
-	found := map[store.Member]store.Member{}
-	for _, p := range payment.Link(payments, answers) {
-		found[rows[p.Answer]] = places[p.Payment]
-	}
-	for i, m := range rows {
-		to, ok := found[m]
-		if err := w.set(m, to, ok, false, answers[i].Key.At); err != nil {
-			return err
-		}
-		if answers[i].Transaction != "" {
-			w.hashes[answers[i].Transaction] = true
+	for _, a := range answers {
+		if a.Transaction != "" {
+			w.hashes[a.Transaction] = true
 		}
 	}
-	return nil
+	return w.setAll(payment.Link(payments, answers), answers, rows, places, false)
 }
 
 // kept tells whether a link lies before the earliest change.
@@ -288,13 +280,18 @@ func (w *linkWork) hash(h string) error {
 	if len(answers) == 0 {
 		return nil
 	}
+	return w.setAll(payment.LinkByTransaction(payments, answers), answers, rows, places, true)
+}
+
+// setAll makes the links of answers, which stand in rows, what they were found to be.
+func (w *linkWork) setAll(pairs []payment.Pair, answers []payment.LinkAnswer, rows, places []store.Member, byTx bool) error {
 	found := map[store.Member]store.Member{}
-	for _, p := range payment.LinkByTransaction(payments, answers) {
+	for _, p := range pairs {
 		found[rows[p.Answer]] = places[p.Payment]
 	}
 	for i, m := range rows {
 		to, ok := found[m]
-		if err := w.set(m, to, ok, true, answers[i].Key.At); err != nil {
+		if err := w.set(m, to, ok, byTx, answers[i].Key.At); err != nil {
 			return err
 		}
 	}

@@ -296,7 +296,7 @@ refused.`,
 			return err
 		}
 		if format == "chp" {
-			return o.wordedLog(exportLedger(ctx, l, &a.out))
+			return o.wordedLog(l.Export(ctx, &ledgerRows{to: &a.out}, "ndjson"))
 		}
 		return o.wordedLog(l.Export(ctx, &a.out, format))
 	})

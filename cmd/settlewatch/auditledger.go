@@ -9,7 +9,6 @@ import (
 
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
 	"github.com/settlewatch/settlewatch/guard/approval"
-	"github.com/settlewatch/settlewatch/guard/decision"
 	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/internal/plain"
 	"github.com/settlewatch/settlewatch/internal/safefile"
@@ -101,13 +100,8 @@ func (a *app) showLedger(o *auditOptions, path string, rows approval.LedgerAncho
 	a.say("the ledger verifies")
 }
 
-// exportLedger prints what a log says of approvals in the rows of the published CHP
-// server's ledger (approvals contract, section 9.8).
-func exportLedger(ctx context.Context, l *decision.Log, w io.Writer) error {
-	return l.Export(ctx, &ledgerRows{to: w}, "ndjson")
-}
-
-// ledgerRows takes whole lines of a log and writes rows of a ledger.
+// ledgerRows takes whole lines of a log and writes what they say of approvals in the
+// rows of the published CHP server's ledger (approvals contract, section 9.8).
 type ledgerRows struct {
 	to     io.Writer
 	export approval.LedgerExport

@@ -259,18 +259,7 @@ func percentDecode(s string) (string, bool) {
 // numeric reports whether a host whose last label is s is an IPv4 address, or
 // meant as one.
 func numeric(s string) bool {
-	if allDigits(s) {
-		return true
-	}
-	if !strings.HasPrefix(s, "0x") {
-		return false
-	}
-	for i := 2; i < len(s); i++ {
-		if !hexDigit(s[i]) {
-			return false
-		}
-	}
-	return true
+	return allDigits(s) || strings.HasPrefix(s, "0x") && allHex(s[2:])
 }
 
 // ipv4 reads an IPv4 address in any form a URL may have it in: fewer parts than

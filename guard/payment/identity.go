@@ -31,10 +31,11 @@ func hexDigit(c byte) bool {
 
 // evm reports whether s is an EVM address: 0x or 0X and 40 hex digits.
 func evm(s string) bool {
-	if len(s) != 42 || s[0] != '0' || s[1]|0x20 != 'x' {
-		return false
-	}
-	for i := 2; i < len(s); i++ {
+	return len(s) == 42 && s[0] == '0' && s[1]|0x20 == 'x' && allHex(s[2:])
+}
+
+func allHex(s string) bool {
+	for i := range len(s) {
 		if !hexDigit(s[i]) {
 			return false
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -45,13 +46,7 @@ func (d *Dir) Names(suffix string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := all[:0]
-	for _, name := range all {
-		if strings.HasSuffix(name, suffix) {
-			names = append(names, name)
-		}
-	}
-	return names, nil
+	return slices.DeleteFunc(all, func(name string) bool { return !strings.HasSuffix(name, suffix) }), nil
 }
 
 // Stat looks at an entry without following or opening it. Where the system

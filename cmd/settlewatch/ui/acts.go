@@ -269,15 +269,20 @@ func (q *request) resolve() error {
 	return q.done(page, "resolved")
 }
 
+// freezing reads a form about a freeze: whose, and why.
+func (q *request) freezing(why bool) (about url.Values, reason string, err error) {
+	if reason, err = q.note("reason", why); err != nil {
+		return nil, "", err
+	}
+	if err = q.may(); err != nil {
+		return nil, "", err
+	}
+	about, err = q.about()
+	return about, reason, err
+}
+
 func (q *request) freeze() error {
-	reason, err := q.note("reason", true)
-	if err != nil {
-		return err
-	}
-	if err := q.may(); err != nil {
-		return err
-	}
-	about, err := q.about()
+	about, reason, err := q.freezing(true)
 	if err != nil {
 		return err
 	}
@@ -304,14 +309,7 @@ func (q *request) orByFile(err error) error {
 }
 
 func (q *request) unfreeze() error {
-	reason, err := q.note("reason", false)
-	if err != nil {
-		return err
-	}
-	if err := q.may(); err != nil {
-		return err
-	}
-	about, err := q.about()
+	about, reason, err := q.freezing(false)
 	if err != nil {
 		return err
 	}
