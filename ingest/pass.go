@@ -237,45 +237,57 @@ func (x *Indexer) named(ctx context.Context, ix *store.Index, dir *safefile.Dir,
 	return jobs, err
 }
 
-// all makes jobs for every entry that is not just as the index knows it, and
-// tells how many runs the index knows and which filling of it that is.
-func (x *Indexer) all(ctx context.Context, ix *store.Index, dir *safefile.Dir) (jobs []job, runs int, generation int64, err error) {
-	known := map[string]store.Identity{}
-	var gone int64
-	var infos []safefile.Info
-	var names []string
+// survey is what the index knows of its runs, and what there is of their files.
+type survey struct {
+	known            map[string]store.Identity
+	generation, gone int64
+	names            []string
+	infos            []safefile.Info // of names; one that vanished since it was listed has no kind
+}
+
+// look makes a survey, of both sides at once.
+func look(ctx context.Context, ix *store.Index, dir *safefile.Dir) (*survey, error) {
+	s := &survey{}
 	var g errgroup.Group
 	g.Go(func() error {
 		return ix.Read(ctx, func(v *store.View) (err error) {
-			if generation, _, err = v.Meta(); err != nil {
+			if s.generation, _, err = v.Meta(); err != nil {
 				return err
 			}
-			if gone, err = v.Gone(); err != nil {
+			if s.gone, err = v.Gone(); err != nil {
 				return err
 			}
-			known, err = v.Identities()
+			s.known, err = v.Identities()
 			return err
 		})
 	})
 	g.Go(func() (err error) {
-		if names, err = dir.Names(suffix); err != nil {
+		if s.names, err = dir.Names(suffix); err != nil {
 			return err
 		}
-		infos = make([]safefile.Info, len(names))
-		for i, name := range names {
-			if infos[i], err = stat(dir, name); err != nil {
+		s.infos = make([]safefile.Info, len(s.names))
+		for i, name := range s.names {
+			if s.infos[i], err = stat(dir, name); err != nil {
 				if !errors.Is(err, fs.ErrNotExist) {
 					return err
 				}
-				infos[i].Kind = "" // vanished since it was listed
+				s.infos[i].Kind = ""
 			}
 		}
 		return nil
 	})
-	if err := g.Wait(); err != nil {
+	return s, g.Wait()
+}
+
+// all makes jobs for every entry that is not just as the index knows it, and
+// tells how many runs the index knows and which filling of it that is.
+func (x *Indexer) all(ctx context.Context, ix *store.Index, dir *safefile.Dir) (jobs []job, runs int, generation int64, err error) {
+	s, err := look(ctx, ix, dir)
+	if err != nil {
 		return nil, 0, 0, err
 	}
-	x.apply.gone = gone
+	known, names, infos := s.known, s.names, s.infos
+	x.apply.gone = s.gone
 
 	linked := map[string]bool{}
 	var changed []int
@@ -310,7 +322,7 @@ func (x *Indexer) all(ctx context.Context, ix *store.Index, dir *safefile.Dir) (
 	})
 
 	err = ix.Read(ctx, func(v *store.View) error {
-		if now, _, err := v.Meta(); err != nil || now != generation {
+		if now, _, err := v.Meta(); err != nil || now != s.generation {
 			return errors.Join(err, errStale)
 		}
 		for _, i := range changed {
@@ -342,7 +354,7 @@ func (x *Indexer) all(ctx context.Context, ix *store.Index, dir *safefile.Dir) (
 		}
 		return nil
 	})
-	return jobs, len(known), generation, err
+	return jobs, len(known), s.generation, err
 }
 
 // goneJobs are for a root whose events directory is not there.

@@ -162,32 +162,7 @@ func (c *conn) read(ctx context.Context, in io.Reader) error {
 	chunks, free, result := make(chan []byte), make(chan []byte, 2), make(chan error, 1)
 	free <- make([]byte, 64<<10)
 	free <- make([]byte, 64<<10)
-	// A blocked Read cannot be interrupted; this goroutine may outlive serve.
-	go func() {
-		for {
-			var buf []byte
-			select {
-			case buf = <-free:
-			case <-c.gone:
-				return
-			}
-			n, err := in.Read(buf[:cap(buf)])
-			if n > 0 {
-				select {
-				case chunks <- buf[:n]:
-				case <-c.gone:
-					return
-				}
-			} else if err == nil {
-				free <- buf
-			}
-			if err != nil {
-				result <- err
-				close(chunks)
-				return
-			}
-		}
-	}()
+	go c.fill(in, free, chunks, result)
 
 	take := func(chunk []byte) {
 		c.lines.feed(chunk, c.dispatch, func() {
@@ -239,6 +214,34 @@ func (c *conn) read(ctx context.Context, in io.Reader) error {
 		case <-c.gone:
 			quiet.Stop()
 			return nil
+		}
+	}
+}
+
+// fill reads in into free buffers until it ends, why in result, or output is gone. A
+// blocked Read cannot be interrupted, so it may outlive serve.
+func (c *conn) fill(in io.Reader, free chan []byte, chunks chan<- []byte, result chan<- error) {
+	for {
+		var buf []byte
+		select {
+		case buf = <-free:
+		case <-c.gone:
+			return
+		}
+		n, err := in.Read(buf[:cap(buf)])
+		if n > 0 {
+			select {
+			case chunks <- buf[:n]:
+			case <-c.gone:
+				return
+			}
+		} else if err == nil {
+			free <- buf
+		}
+		if err != nil {
+			result <- err
+			close(chunks)
+			return
 		}
 	}
 }

@@ -267,32 +267,7 @@ func (a *app) runDecide(ctx context.Context, o decideOptions, args []string) err
 			return err
 		}
 		if loosens := o.d.Decision == "approved" || o.d.Decision == "reopened"; loosens && len(g.Policy().Operators) > 0 {
-			// What is signed must have been seen: it is shown before the passphrase
-			// is asked, and decided under the whole ids of what was shown.
-			o.d.IDs = nil
-			acts := make([]string, len(args))
-			for i, id := range args {
-				v, err := g.Review(ctx, id, 0)
-				if err != nil {
-					return err
-				}
-				o.d.IDs = append(o.d.IDs, v.ID)
-				if o.hmac && v.Call == nil {
-					return usage("--hmac is for reviews of tool calls, and %s is of a payment", v.ID)
-				}
-				acts[i] = decided(o.d.Decision, v)
-				if v.Status != before[o.d.Decision] {
-					// No passphrase is asked for what cannot be; why is for the guard
-					// to say, which accepts nothing without a signature here.
-					_, err := g.Decide(ctx, guard.Decision{IDs: o.d.IDs[i:], Decision: o.d.Decision})
-					return err
-				}
-				if err := a.showBeforeSigning(ctx, &o.guarded, v); err != nil {
-					return err
-				}
-			}
-			var err error
-			if o.d.Signer, err = a.signer(ctx, g, &o.guarded, acts); err != nil {
+			if signed, err := a.signDecision(ctx, g, &o); err != nil || !signed {
 				return err
 			}
 		}
@@ -304,36 +279,73 @@ func (a *app) runDecide(ctx context.Context, o decideOptions, args []string) err
 			return a.document(mcp.ReviewsDocument(&guard.ReviewPage{Reviews: views}))
 		}
 		for i := range views {
-			v := &views[i]
-			a.put(statusStyle(v.Status), "", decided(o.d.Decision, v))
-			switch {
-			case o.d.Decision == "approved":
-				what := "payment"
-				if v.Call != nil {
-					what = "call"
-				}
-				a.put("", "  ", "for one "+what+", until "+moment(v.ExpiresAt)+"; to take it back:")
-				a.pasteable(o.again("review revoke " + shortID(ctx, g, v.ID)))
-				if o.key != nil {
-					receipt, err := g.SharedReceipt(ctx, v.ID, *o.key)
-					if err != nil {
-						return err
-					}
-					text, err := json.Marshal(receipt)
-					if err != nil {
-						return err
-					}
-					a.say("%s", visible(string(text)))
-				}
-			case o.d.Decision == "reopened":
-				a.put("", "  ", "pending again until "+moment(v.ExpiresAt))
-			case o.d.Freeze:
-				a.put("", "  ", "and frozen: every payment to this payee is blocked; to end that:")
-				a.pasteable(o.again("unfreeze --counterparty " + shellWord(frozenBy(v))))
+			if err := a.showDecided(ctx, g, &o, &views[i]); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
+}
+
+// signDecision gives a decision its signer. What is signed must have been seen: it is
+// shown before the passphrase is asked, and decided under the whole ids of what was
+// shown.
+func (a *app) signDecision(ctx context.Context, g guardian, o *decideOptions) (signed bool, err error) {
+	var ids, acts []string
+	for _, id := range o.d.IDs {
+		v, err := g.Review(ctx, id, 0)
+		if err != nil {
+			return false, err
+		}
+		if o.hmac && v.Call == nil {
+			return false, usage("--hmac is for reviews of tool calls, and %s is of a payment", v.ID)
+		}
+		ids, acts = append(ids, v.ID), append(acts, decided(o.d.Decision, v))
+		if v.Status != before[o.d.Decision] {
+			// No passphrase is asked for what cannot be; why is for the guard to say,
+			// which accepts nothing without a signature here.
+			_, err := g.Decide(ctx, guard.Decision{IDs: []string{v.ID}, Decision: o.d.Decision})
+			return false, err
+		}
+		if err := a.showBeforeSigning(ctx, &o.guarded, v); err != nil {
+			return false, err
+		}
+	}
+	o.d.IDs = ids
+	o.d.Signer, err = a.signer(ctx, g, &o.guarded, acts)
+	return err == nil, err
+}
+
+// showDecided shows what has been decided, and how to take it back.
+func (a *app) showDecided(ctx context.Context, g guardian, o *decideOptions, v *guard.ReviewView) error {
+	a.put(statusStyle(v.Status), "", decided(o.d.Decision, v))
+	switch {
+	case o.d.Decision == "approved":
+		what := "payment"
+		if v.Call != nil {
+			what = "call"
+		}
+		a.put("", "  ", "for one "+what+", until "+moment(v.ExpiresAt)+"; to take it back:")
+		a.pasteable(o.again("review revoke " + shortID(ctx, g, v.ID)))
+		if o.key == nil {
+			return nil
+		}
+		receipt, err := g.SharedReceipt(ctx, v.ID, *o.key)
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(receipt)
+		if err != nil {
+			return err
+		}
+		a.say("%s", visible(string(text)))
+	case o.d.Decision == "reopened":
+		a.put("", "  ", "pending again until "+moment(v.ExpiresAt))
+	case o.d.Freeze:
+		a.put("", "  ", "and frozen: every payment to this payee is blocked; to end that:")
+		a.pasteable(o.again("unfreeze --counterparty " + shellWord(frozenBy(v))))
+	}
+	return nil
 }
 
 // decided says what a decision is about, whom and how much it pays included.
