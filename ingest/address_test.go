@@ -291,14 +291,7 @@ func TestWhatWasNotComparedYetIsRememberedByTheIndex(t *testing.T) {
 	watch(t, x)
 	operations(t, x)
 	edited := strings.Replace(data, `"op1500"`, `"OP1500"`, 1) + line("more", 4000, "submitted")
-	f, err := os.OpenFile(path("r.ndjson"), os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.WriteString(edited); err != nil {
-		t.Fatal(err)
-	}
-	_ = f.Close()
+	patch(t, path("r.ndjson"), edited, 0)
 	operations(t, x) // the watcher tells of an append; the middle is not compared
 	y := open(t, root)
 	if got := strings.Join(operations(t, y), " "); !strings.Contains(got, "OP1500") || strings.Contains(got, "op1500") {

@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
@@ -39,6 +38,19 @@ func write(t *testing.T, path, data string) {
 	if err := os.WriteFile(path, []byte(data), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// patch writes over what a file holds at a place.
+func patch(t *testing.T, path, data string, at int64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte(data), at); err != nil {
+		t.Fatal(err)
+	}
+	_ = f.Close()
 }
 
 func appendTo(t *testing.T, path, data string) {
@@ -177,14 +189,7 @@ func TestAnEditInTheMiddleOfALongRunIsFound(t *testing.T) {
 			if grown {
 				edited += line("more", 4000, "submitted")
 			}
-			f, err := os.OpenFile(path("r.ndjson"), os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := f.WriteString(edited); err != nil {
-				t.Fatal(err)
-			}
-			_ = f.Close()
+			patch(t, path("r.ndjson"), edited, 0)
 			got := strings.Join(operations(t, x), " ")
 			if !strings.Contains(got, "r/edited") || strings.Contains(got, "r/op1500") {
 				t.Error("the list shows what the file no longer says")
@@ -228,14 +233,7 @@ func TestAReceiptIsNeverBuiltFromChangedBytes(t *testing.T) {
 	// Edited and grown while the watcher looks: the append alone would not
 	// show that the middle has changed.
 	edited := strings.Replace(data, `"e-op1500-1500"`, `"E-op1500-1500"`, 1) + line("more", 4000, "submitted")
-	f, err := os.OpenFile(path("r.ndjson"), os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.WriteString(edited); err != nil {
-		t.Fatal(err)
-	}
-	_ = f.Close()
+	patch(t, path("r.ndjson"), edited, 0)
 	r, err := x.Receipt(context.Background(), Ref{Run: "r", Operation: "op1500"}, "")
 	if err != nil {
 		t.Fatal(err)
@@ -320,16 +318,6 @@ func TestATornTailWaitsAndThenCountsAsDamage(t *testing.T) {
 
 func TestTheIndexMayVanishOrBreakAtAnyMoment(t *testing.T) {
 	index := func(root string) string { return filepath.Join(root, "guard", store.FileName()) }
-	overwrite := func(t *testing.T, path string, data []byte, at int64) {
-		f, err := os.OpenFile(path, os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.WriteAt(data, at); err != nil {
-			t.Fatal(err)
-		}
-		_ = f.Close()
-	}
 	inDB := func(t *testing.T, path, stmt string) {
 		db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
 		if err != nil {
@@ -348,7 +336,7 @@ func TestTheIndexMayVanishOrBreakAtAnyMoment(t *testing.T) {
 			}
 		},
 		"the whole guard directory deleted": func(t *testing.T, root string) { _ = os.RemoveAll(filepath.Join(root, "guard")) },
-		"overwritten with junk":             func(t *testing.T, root string) { overwrite(t, index(root), bytes.Repeat([]byte("junk"), 2048), 0) },
+		"overwritten with junk":             func(t *testing.T, root string) { patch(t, index(root), strings.Repeat("junk", 2048), 0) },
 		"cut to nothing":                    func(t *testing.T, root string) { _ = os.Truncate(index(root), 0) },
 		"cut in half": func(t *testing.T, root string) {
 			info, _ := os.Stat(index(root))

@@ -527,20 +527,7 @@ func TestWaitsForPeopleDoNotHoldUpChecks(t *testing.T) {
 		return &guard.ReviewView{ID: id, Status: "approved"}, nil
 	}
 	c := connectTo(t, t.Context(), guarded(t, g), 0, shutdown)
-	const calls = waitSlots + 20
-	for i := range calls {
-		c.send(call(i, "get_review_status", `{"review_id":"r","wait_seconds":55}`))
-	}
-	waitFor(func() bool { return waits.Load() == waitSlots })
-	c.send(call("check", "check_before_pay", simple))
-	if m := c.must(); string(m.ID) != `"check"` {
-		t.Errorf("the first answer is to %s", m.ID)
-	}
-	close(release)
-	c.in.Close()
-	if got := len(c.rest()); got != calls {
-		t.Errorf("%d of %d waits were answered", got, calls)
-	}
+	mustOvertake(t, c, call("other", "check_before_pay", simple), "get_review_status", `{"review_id":"r","wait_seconds":55}`, &waits, release)
 }
 
 func TestTheToolsOfTheGuardSayWhatTheyDo(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -310,6 +311,28 @@ func TestAReceiptThatIsTooLargeIsRefusedWithWaysOut(t *testing.T) {
 	}
 }
 
+// receiptOf is the receipt of an operation with one event of each of some types.
+func receiptOf(t *testing.T, template *assemble.Template, operation string, types ...string) *assemble.Receipt {
+	t.Helper()
+	var data bytes.Buffer
+	for i, kind := range types {
+		o := object{}
+		o.text("event_id", fmt.Sprint("e", i))
+		o.text("event_type", kind)
+		o.text("occurred_at", "2026-01-01T00:00:00.000Z")
+		o.text("context_id", operation)
+		o.number("seq", int64(i))
+		o.text("adapter", "t")
+		data.Write(o.close())
+		data.WriteByte('\n')
+	}
+	run, err := assemble.Assemble(template, data.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run.Receipts[0]
+}
+
 func TestAnExplanationThatIsCutKeepsTheConclusion(t *testing.T) {
 	v := one(t, open)
 	// The words of a receipt are bounded, but what is sent of them may be six
@@ -322,24 +345,9 @@ func TestAnExplanationThatIsCutKeepsTheConclusion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var data bytes.Buffer
-	for i := range 200 {
-		o := object{}
-		o.text("event_id", fmt.Sprint("e", i))
-		o.text("event_type", strings.Repeat("<", 100))
-		o.text("occurred_at", "2026-01-01T00:00:00.000Z")
-		o.text("context_id", "-o")
-		o.number("seq", int64(i))
-		o.text("adapter", "t")
-		data.Write(o.close())
-		data.WriteByte('\n')
-	}
-	run, err := assemble.Assemble(template, data.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	receipt := receiptOf(t, template, "-o", slices.Repeat([]string{strings.Repeat("<", 100)}, 200)...)
 	v.receipt.Template = &assemble.Resolved{Template: template}
-	v.receipt.Receipt, v.receipt.Ref, v.receipt.Blind = run.Receipts[0], ingest.Ref{Run: "r", Operation: "-o"}, "version_1"
+	v.receipt.Receipt, v.receipt.Ref, v.receipt.Blind = receipt, ingest.Ref{Run: "r", Operation: "-o"}, "version_1"
 	got, isError := ask(t, v.traces(), "explain", v.arguments(`,"template":"escrow-arc"`))
 	var answer struct{ Explanation string }
 	if err := json.Unmarshal(got.Structured, &answer); err != nil || isError {
@@ -503,23 +511,8 @@ func TestAReceiptsTextNamesItsStagesAndFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var data bytes.Buffer
-	for i, kind := range []string{"x", "x", "y", "f", "g", "f"} {
-		o := object{}
-		o.text("event_id", fmt.Sprint("e", i))
-		o.text("event_type", kind)
-		o.text("occurred_at", "2026-01-01T00:00:00.000Z")
-		o.text("context_id", "o")
-		o.number("seq", int64(i))
-		o.text("adapter", "t")
-		data.Write(o.close())
-		data.WriteByte('\n')
-	}
-	run, err := assemble.Assemble(template, data.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	v := vector{receipt: &ingest.Receipt{Receipt: run.Receipts[0], Ref: ingest.Ref{Run: "r", Operation: "o"}, Template: &assemble.Resolved{Template: template}, Settlement: "unknown", Damaged: true}}
+	receipt := receiptOf(t, template, "o", "x", "x", "y", "f", "g", "f")
+	v := vector{receipt: &ingest.Receipt{Receipt: receipt, Ref: ingest.Ref{Run: "r", Operation: "o"}, Template: &assemble.Resolved{Template: template}, Settlement: "unknown", Damaged: true}}
 	got, _ := ask(t, v.traces(), "get_receipt", v.arguments(""))
 	const want = `operation "o" of run "r" is partial by t; settlement unknown; 6 events
 - stage a: confirmed by 2 events

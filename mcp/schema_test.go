@@ -34,8 +34,13 @@ func isRecorded(t *testing.T, golden string, o Options) {
 	c := connect(t, t.Context(), &fake{}, o, shutdown)
 	c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 	c.in.Close()
+	sameAsRecorded(t, golden, c.must().Result)
+}
+
+func sameAsRecorded(t *testing.T, golden string, result []byte) {
+	t.Helper()
 	var got bytes.Buffer
-	if err := json.Indent(&got, c.must().Result, "", "  "); err != nil {
+	if err := json.Indent(&got, result, "", "  "); err != nil {
 		t.Fatal(err)
 	}
 	got.WriteByte('\n')

@@ -578,13 +578,20 @@ func TestWaitsDoNotHoldUpOtherCalls(t *testing.T) {
 		return &ingest.Await{Ref: ref, Template: "x402-buyer", Completeness: "full", Settlement: "settled"}, nil
 	}}
 	c := connect(t, t.Context(), traces, Options{}, shutdown)
+	mustOvertake(t, c, call("other", "list_operations", "{}"), "await_operation", `{"run_id":"r","operation_id":"o","wait_seconds":55}`, &waits, release)
+}
+
+// mustOvertake asks for more waits than there are slots, and holds a call that comes
+// after them to being answered before the first.
+func mustOvertake(t *testing.T, c *client, other, tool, arguments string, waits *atomic.Int64, release chan struct{}) {
+	t.Helper()
 	const calls = waitSlots + 20
 	for i := range calls {
-		c.send(call(i, "await_operation", `{"run_id":"r","operation_id":"o","wait_seconds":55}`))
+		c.send(call(i, tool, arguments))
 	}
 	waitFor(func() bool { return waits.Load() == waitSlots })
-	c.send(call("list", "list_operations", "{}"))
-	if m := c.must(); string(m.ID) != `"list"` {
+	c.send(other)
+	if m := c.must(); string(m.ID) != `"other"` {
 		t.Errorf("the first answer is to %s", m.ID)
 	}
 	close(release)

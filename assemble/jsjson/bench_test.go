@@ -1,34 +1,11 @@
 package jsjson_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
 )
-
-// recorded is the lines of a recorded buyer session.
-func recorded(tb testing.TB) [][]byte {
-	tb.Helper()
-	names, err := filepath.Glob("../../testdata/runs/14-long-run/events/*.ndjson")
-	if err != nil || len(names) == 0 {
-		tb.Fatalf("find the recorded run: %v, %d files", err, len(names))
-	}
-	var lines [][]byte
-	for _, name := range names {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		for line := range bytes.Lines(data) {
-			lines = append(lines, bytes.TrimSuffix(line, []byte("\n")))
-		}
-	}
-	return lines
-}
 
 func total(lines [][]byte) (n int64) {
 	for _, line := range lines {
@@ -40,7 +17,7 @@ func total(lines [][]byte) (n int64) {
 // BenchmarkParse reads recorded x402 lines; encoding/json.Valid, which builds
 // nothing, is the reference of the same run.
 func BenchmarkParse(b *testing.B) {
-	lines := recorded(b)
+	lines := linesOf(b, longRun)
 	b.Run("jsjson", func(b *testing.B) {
 		b.SetBytes(total(lines))
 		b.ReportAllocs()
@@ -68,7 +45,7 @@ func BenchmarkParse(b *testing.B) {
 
 // BenchmarkAppend writes the same lines as they stand in a receipt.
 func BenchmarkAppend(b *testing.B) {
-	lines := recorded(b)
+	lines := linesOf(b, longRun)
 	docs := make([]jsjson.Doc, len(lines))
 	for i, line := range lines {
 		if err := docs[i].Parse(line); err != nil {

@@ -234,12 +234,15 @@ func golden(tb testing.TB) (cases [][3][]byte) {
 	return cases
 }
 
-// vectors is the lines of the parity vectors.
-func vectors(tb testing.TB) (lines [][]byte) {
+// The lines of the parity vectors, and of a long run.
+const vectors, longRun = "parity/*", "runs/14-long-run"
+
+// linesOf is the lines of run files of the test data.
+func linesOf(tb testing.TB, roots string) (lines [][]byte) {
 	tb.Helper()
-	names, err := filepath.Glob("../../testdata/parity/*/events/*.ndjson")
+	names, err := filepath.Glob("../../testdata/" + roots + "/events/*.ndjson")
 	if err != nil || len(names) == 0 {
-		tb.Fatalf("find the parity vectors: %v, %d files", err, len(names))
+		tb.Fatalf("find %s: %v, %d files", roots, err, len(names))
 	}
 	for _, name := range names {
 		data, err := os.ReadFile(name)

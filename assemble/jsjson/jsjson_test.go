@@ -57,7 +57,7 @@ func TestEveryInvariantHolds(t *testing.T) {
 		}
 	})
 	t.Run("for the lines of the parity vectors", func(t *testing.T) {
-		for _, line := range vectors(t) {
+		for _, line := range linesOf(t, vectors) {
 			checkDocument(t, line)
 		}
 	})
@@ -715,7 +715,7 @@ func TestBlankIsWhatTrimLeavesNothingOf(t *testing.T) {
 }
 
 func TestReadingAllocatesNothing(t *testing.T) {
-	lines := recorded(t)[:200]
+	lines := linesOf(t, longRun)[:200]
 	var d jsjson.Doc
 	var out []byte
 	run := func() {
@@ -756,7 +756,7 @@ func FuzzDocument(f *testing.F) {
 	for _, c := range golden(f) {
 		f.Add(c[0])
 	}
-	for _, line := range vectors(f) {
+	for _, line := range linesOf(f, vectors) {
 		if len(line) < 4096 {
 			f.Add(line)
 		}

@@ -418,12 +418,15 @@ func checkEvent(t *testing.T, e event.Event, fault event.Fault) {
 	checkTime(t, e.At)
 }
 
-// vectors is the lines of the parity vectors.
-func vectors(tb testing.TB) (lines [][]byte) {
+// The lines of the parity vectors, of every recorded run, and of a long one.
+const vectors, recordedRuns, longRun = "parity/*", "runs/*", "runs/14-long-run"
+
+// linesOf is the lines of run files of the test data.
+func linesOf(tb testing.TB, roots string) (lines [][]byte) {
 	tb.Helper()
-	names, err := filepath.Glob("../../testdata/parity/*/events/*.ndjson")
+	names, err := filepath.Glob("../../testdata/" + roots + "/events/*.ndjson")
 	if err != nil || len(names) == 0 {
-		tb.Fatalf("find the parity vectors: %v, %d files", err, len(names))
+		tb.Fatalf("find %s: %v, %d files", roots, err, len(names))
 	}
 	for _, name := range names {
 		data, err := os.ReadFile(name)
@@ -444,7 +447,7 @@ func FuzzDecode(f *testing.F) {
 			f.Add([]byte(with(name, value)))
 		}
 	}
-	for _, line := range vectors(f) {
+	for _, line := range linesOf(f, vectors) {
 		if len(line) < 4096 {
 			f.Add(line)
 		}

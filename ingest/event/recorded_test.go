@@ -2,8 +2,6 @@ package event_test
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -42,21 +40,10 @@ func TestLinesOfPurchasesAreReadTheShortWay(t *testing.T) {
 	if !checkRecorded(t, []byte(purchase)) {
 		t.Error("a plain line is not read")
 	}
-	names, err := filepath.Glob("../../testdata/runs/*/events/*.ndjson")
-	if err != nil || len(names) == 0 {
-		t.Fatalf("find the recorded runs: %v, %d files", err, len(names))
-	}
-	for _, name := range names {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range bytes.Lines(data) {
-			line = bytes.TrimSuffix(line, []byte("\n"))
-			isPurchase := bytes.Contains(line, []byte(`"adapter":"trace-x402"`)) && bytes.Contains(line, []byte(`"context_id"`))
-			if checkRecorded(t, line) != isPurchase {
-				t.Fatalf("%s: read the short way: %v", line, !isPurchase)
-			}
+	for _, line := range linesOf(t, recordedRuns) {
+		isPurchase := bytes.Contains(line, []byte(`"adapter":"trace-x402"`)) && bytes.Contains(line, []byte(`"context_id"`))
+		if checkRecorded(t, line) != isPurchase {
+			t.Fatalf("%s: read the short way: %v", line, !isPurchase)
 		}
 	}
 }
@@ -82,7 +69,7 @@ func TestOtherLinesAreNotReadTheShortWay(t *testing.T) {
 func FuzzRecorded(f *testing.F) {
 	f.Add([]byte(purchase))
 	f.Add([]byte(sound))
-	for _, line := range vectors(f) {
+	for _, line := range linesOf(f, vectors) {
 		if len(line) < 4096 {
 			f.Add(line)
 		}
