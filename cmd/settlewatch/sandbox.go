@@ -219,10 +219,3 @@ func removeTemp(dir string) {
 	}
 	_ = os.Remove(dir)
 }
-
-// index is the index, nil while the root could not be opened.
-func (r *lateRoot) index() *ingest.Indexer {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.x
-}

@@ -219,6 +219,13 @@ func (r *lateRoot) get() (*guard.Guard, *ingest.Indexer, error) {
 	return g, x, nil
 }
 
+// index is the index, nil while the root could not be opened.
+func (r *lateRoot) index() *ingest.Indexer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.x
+}
+
 // lastWords is how long the guard has to write what was seen before the server
 // ends: it ends within five seconds of being told to.
 const lastWords = 2 * time.Second
