@@ -5,7 +5,9 @@
 // terminal shows; it is the only package that reads the environment and the wall
 // clock. Each command is one file: it takes a struct of options, asks the
 // packages below, and renders. It must never hold a rule of the trace or guard
-// contract itself.
+// contract itself. What needs no flag, no terminal and no wiring has a room below:
+// the hosts of servers, the runner of CHP, the crash test and its buyers, the inbox
+// and the pages.
 //
 // Rules of the output:
 //
