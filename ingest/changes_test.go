@@ -13,6 +13,7 @@ import (
 
 	_ "modernc.org/sqlite"
 
+	"github.com/settlewatch/settlewatch/internal/safefile"
 	"github.com/settlewatch/settlewatch/store"
 )
 
@@ -446,4 +447,79 @@ func TestManyIndexersOnOneRootProjectEachLineOnce(t *testing.T) {
 		}
 	}
 	mustBeSound(t, xs[0])
+}
+
+// A process may list the run files before one comes, and ask the index after another
+// process has indexed it.
+func TestARunFileThatCameWhileTheOthersWereListedIsNotTakenForRemoved(t *testing.T) {
+	root, path := newRoot(t)
+	write(t, path("r.ndjson"), line("a", 1, "submitted"))
+	x := open(t, root)
+	wantOperations(t, x, "r/a")
+	ix, err := x.handle(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := safefile.OpenDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = before.Close() }()
+	now, err := x.openEvents()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = now.Close() }()
+	jobs, _, _, err := x.all(t.Context(), ix, before)
+	if err != nil || len(jobs) != 1 {
+		t.Fatalf("%+v, %v", jobs, err)
+	}
+	if err := x.fill(t.Context(), ix, now, jobs, filling{}); err != nil {
+		t.Fatal(err)
+	}
+	if gone := lastGone(t, x); gone != 0 {
+		t.Errorf("transaction %d removed a run", gone)
+	}
+	wantOperations(t, x, "r/a")
+}
+
+func lastGone(t *testing.T, x *Indexer) (gone int64) {
+	t.Helper()
+	if err := x.Ask(t.Context(), func(v *store.View) (err error) {
+		gone, err = v.Gone()
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return gone
+}
+
+func TestProcessesThatRaceForTheSameRunFilesAllGetOn(t *testing.T) {
+	root, path := newRoot(t)
+	xs := []*Indexer{open(t, root), open(t, root), open(t, root)}
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for _, x := range xs {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := x.Sync(t.Context()); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 500 {
+		write(t, path(fmt.Sprintf("run%d.ndjson", i)), line("op", i, "submitted"))
+	}
+	close(stop)
+	wg.Wait()
+	if gone := lastGone(t, xs[0]); gone != 0 {
+		t.Errorf("transaction %d removed a run", gone)
+	}
 }

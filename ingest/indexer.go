@@ -285,6 +285,10 @@ func (x *Indexer) retire(ix *store.Index, why error) {
 // was replaced or another process got ahead.
 const attempts = 8
 
+// staleAttempts is the same where another process was faster with the same lines. Then
+// one of the two got on, and the next time it is mostly the other.
+const staleAttempts = 64
+
 // Sync makes the index cover every complete line that was in the run files
 // when it was called.
 func (x *Indexer) Sync(ctx context.Context) error {
@@ -370,6 +374,10 @@ func (x *Indexer) turnOf(ctx context.Context, ticket int64) (*synced, error) {
 			return done, nil
 		}
 		x.forgetHints()
+		most := attempts
+		if errors.Is(err, errStale) {
+			most = staleAttempts
+		}
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -377,7 +385,7 @@ func (x *Indexer) turnOf(ctx context.Context, ticket int64) (*synced, error) {
 			return nil, err
 		case errors.As(err, new(*errcode.Error)):
 			return nil, err // waiting does not help
-		case try == attempts:
+		case try >= most:
 			return nil, errcode.Wrap(err, errcode.Index, "run `settlewatch doctor`", "bring the index up to date")
 		case errors.Is(err, errStale):
 			// Another process indexed the same lines first; look again.

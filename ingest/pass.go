@@ -349,7 +349,9 @@ func (x *Indexer) all(ctx context.Context, ix *store.Index, dir *safefile.Dir) (
 				return err
 			}
 			if run != nil {
-				jobs = append(jobs, job{file: name, run: run, gone: true})
+				// It may have come since the names were listed, and another process
+				// indexed it: whether it is gone shows when it is opened.
+				jobs = append(jobs, job{file: name, run: run, verify: true})
 			}
 		}
 		return nil
