@@ -122,6 +122,30 @@ func TestAnOperationThatIsPaidAgainIsAsIfNobodyHadResolvedIt(t *testing.T) {
 	}
 }
 
+// What came and what a person then said of it may both be new to a guard that has been
+// asked before.
+func TestWhatWasPaidAndResolvedBetweenTwoQuestions(t *testing.T) {
+	for outcome, decision := range map[string]string{"failed": "allow", "settled": "review"} {
+		t.Run(outcome, func(t *testing.T) {
+			s := newSite(t, aDollarADay)
+			s.submit("r1", "a", terms{amount: "100000"})
+			if err := s.resolve("r1", "a", "failed"); err != nil {
+				t.Fatal(err)
+			}
+			s.want("allow", guard.Request{Amount: "0.90"})
+			s.submit("r1", "b", terms{amount: "200000"})
+			if err := s.resolve("r1", "b", outcome); err != nil {
+				t.Fatal(err)
+			}
+			var rules []string
+			if decision == "review" {
+				rules = []string{"per_counterparty_limit"}
+			}
+			s.want(decision, guard.Request{Amount: "0.90"}, rules...)
+		})
+	}
+}
+
 // Between what a person is shown and what is written, the agent may pay again.
 func TestAPaymentThatAPersonWasNotShownIsNotCovered(t *testing.T) {
 	for name, again := range map[string]func(s *site){

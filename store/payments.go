@@ -320,7 +320,7 @@ type Made struct {
 func (v *View) Made(ops []int64) (map[int64]Made, error) {
 	made := make(map[int64]Made, len(ops))
 	err := v.scan(v.ctx, "SELECT p.op_no, p.at FROM json_each(?) j CROSS JOIN payments p WHERE p.op_no = j.value AND p.flags & ? = 0",
-		[]any{list(ops), int64(pay.FlagRepeat)}, func(row []driver.Value) error {
+		[]any{list(distinct(slices.Clone(ops))), int64(pay.FlagRepeat)}, func(row []driver.Value) error {
 			m, ok := made[integer(row[0])]
 			if at := integer(row[1]); !ok || at > m.Newest {
 				m.Newest = at
