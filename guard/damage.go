@@ -1,7 +1,9 @@
 package guard
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -19,8 +21,7 @@ type damages struct {
 	generation int64
 	rev        int64
 	byRun      map[int64][]store.RunDamage
-	all        []store.RunDamage
-	order      []int64 // runs of byRun, in listing order as far as it was told
+	all        []store.RunDamage // by run id: whatever the index has been through, it is the same
 }
 
 // load gives every damage there is in a snapshot.
@@ -32,7 +33,9 @@ func (d *damages) load(ix Index, v *store.View) ([]store.RunDamage, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if rev < d.rev && generation == d.generation {
-		return ix.Damage(v, 0) // an older snapshot than the last one: it is asked by itself
+		all, err := ix.Damage(v, 0) // an older snapshot than the last one: it is asked by itself
+		slices.SortFunc(all, compareDamage)
+		return all, err
 	}
 	if rev == d.rev && generation == d.generation && d.byRun != nil {
 		return d.all, nil
@@ -42,8 +45,9 @@ func (d *damages) load(ix Index, v *store.View) ([]store.RunDamage, error) {
 		return nil, err
 	}
 	if generation != d.generation || gone > d.rev || d.byRun == nil {
-		d.byRun, d.order, d.rev = map[int64][]store.RunDamage{}, nil, 0
+		d.byRun, d.all, d.rev = map[int64][]store.RunDamage{}, nil, 0
 	}
+	before := len(d.byRun)
 	for i := range changed {
 		delete(d.byRun, changed[i].No)
 	}
@@ -52,31 +56,28 @@ func (d *damages) load(ix Index, v *store.View) ([]store.RunDamage, error) {
 		d.byRun = nil
 		return nil, err
 	}
+	if d.generation, d.rev = generation, rev; len(more) == 0 && len(d.byRun) == before {
+		return d.all, nil
+	}
 	for _, item := range more {
-		if _, listed := d.byRun[item.Run]; !listed {
-			d.order = append(d.order, item.Run)
-		}
 		d.byRun[item.Run] = append(d.byRun[item.Run], item)
 	}
-	d.generation, d.rev = generation, rev
-	var all []store.RunDamage
-	kept := d.order[:0]
-	listed := make(map[int64]bool, len(d.byRun))
-	for _, run := range d.order {
-		if items := d.byRun[run]; len(items) > 0 && !listed[run] {
-			listed[run] = true
-			kept = append(kept, run)
-			all = append(all, items...)
-		}
+	d.all = nil // questions may still look at the one before
+	for _, items := range d.byRun {
+		d.all = append(d.all, items...)
 	}
-	d.order, d.all = kept, all
-	return all, nil
+	slices.SortFunc(d.all, compareDamage)
+	return d.all, nil
+}
+
+// compareDamage orders damage by run, whatever the index has been through.
+func compareDamage(a, b store.RunDamage) int {
+	return cmp.Or(strings.Compare(a.RunID, b.RunID), cmp.Compare(a.Offset, b.Offset), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Reason, b.Reason))
 }
 
 // unacknowledged gives the damage that counts: what no person has accepted or made
-// history of (guard contract, sections 1 and 6). Of the items at most limit are
-// given, 0 means all; total says how many runs there are.
-func (d *damages) unacknowledged(ix Index, v *store.View, s *decision.State, now int64, limit int) (items []DamageItem, total int, err error) {
+// history of (guard contract, sections 1 and 6); total says how many runs there are.
+func (d *damages) unacknowledged(ix Index, v *store.View, s *decision.State, now int64) (items []DamageItem, total int, err error) {
 	all, err := d.load(ix, v)
 	if err != nil {
 		return nil, 0, err
@@ -84,9 +85,7 @@ func (d *damages) unacknowledged(ix Index, v *store.View, s *decision.State, now
 	runs := map[string]bool{}
 	keep := func(item DamageItem) {
 		runs[item.Run] = true
-		if limit == 0 || len(items) < limit {
-			items = append(items, item)
-		}
+		items = append(items, item)
 	}
 	for _, found := range all {
 		if found.From > now {
@@ -144,7 +143,7 @@ func rewrittenWords(r *decision.RewrittenState) string {
 func (g *Guard) Damage(ctx context.Context) ([]DamageItem, error) {
 	var items []DamageItem
 	err := g.look(ctx, func(v *store.View, s *decision.State) (err error) {
-		items, _, err = g.damages.unacknowledged(g.o.Index, v, s, g.now().UnixMilli(), 0)
+		items, _, err = g.damages.unacknowledged(g.o.Index, v, s, g.now().UnixMilli())
 		return err
 	})
 	return items, err
@@ -161,7 +160,7 @@ func (g *Guard) Acknowledge(ctx context.Context, run, note string, by decision.S
 	}
 	count := 0
 	_, err := g.decide(ctx, "", nil, func(v *store.View, s *decision.State) ([]decision.Body, error) {
-		items, _, err := g.damages.unacknowledged(g.o.Index, v, s, g.now().UnixMilli(), 0)
+		items, _, err := g.damages.unacknowledged(g.o.Index, v, s, g.now().UnixMilli())
 		if err != nil {
 			return nil, err
 		}

@@ -37,7 +37,8 @@ type Facts struct {
 	Prices       []string // amounts of the last settled payments for the resource, newest first, at most 20
 
 	Damage      []DamageItem // not acknowledged, at most maxEvidence
-	DamageTotal int
+	DamageTotal int          // runs
+	DamageCut   bool         // there is more than in Damage
 
 	Gate *approval.Verdict // of the spend gate; nil when none is configured
 

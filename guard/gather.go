@@ -364,8 +364,8 @@ func (q *gathering) prices() error {
 }
 
 func (q *gathering) damage() error {
-	items, total, err := q.g.damages.unacknowledged(q.g.o.Index, q.v, q.s, q.now, maxEvidence)
-	q.f.Damage, q.f.DamageTotal = items, total
+	items, total, err := q.g.damages.unacknowledged(q.g.o.Index, q.v, q.s, q.now)
+	q.f.Damage, q.f.DamageTotal, q.f.DamageCut = items[:min(len(items), maxEvidence)], total, len(items) > maxEvidence
 	return err
 }
 

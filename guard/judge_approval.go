@@ -73,9 +73,10 @@ func more(a, b string) bool {
 	return !okA || !okB || payment.Cmp(a, b) > 0
 }
 
-// byDamage: no damage that was not among the facts that were shown.
+// byDamage: no damage that was not among the facts that were shown. Of more than fits
+// among them a person was not shown all.
 func byDamage(q *question, o *decision.Opened, now, _ decision.Reason) bool {
-	if !byTotals(q, o, now, now) {
+	if q.f.DamageCut || !byTotals(q, o, now, now) {
 		return false
 	}
 	return !slices.ContainsFunc(q.f.Damage, func(d DamageItem) bool {

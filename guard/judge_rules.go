@@ -383,7 +383,11 @@ func (q *question) damagedHistory() []finding {
 	if more := n - len(said); more > 0 {
 		said = append(said, several(more, "more", "more"))
 	}
-	return fire("payments may be missing from a damaged history: %s; see `settlewatch damage list`, and accept it with `settlewatch damage ack`", strings.Join(said, "; "))
+	do := "see `settlewatch damage list`, and accept it with `settlewatch damage ack`"
+	if q.f.DamageCut {
+		do += " or `settlewatch baseline`: it is more than an approval can cover"
+	}
+	return fire("payments may be missing from a damaged history: %s; %s", strings.Join(said, "; "), do)
 }
 
 func (q *question) damaged() int { return max(q.f.DamageTotal, len(q.f.Damage)) }

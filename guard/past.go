@@ -181,7 +181,7 @@ func (g *Guard) Baseline(ctx context.Context, note string, by decision.Signer) (
 		if err := g.openOperations(v, s, nil, func(*store.OpenOperation, decision.Ref) { open++ }); err != nil {
 			return nil, err
 		}
-		items, total, err := g.damages.unacknowledged(g.o.Index, v, s, g.now().UnixMilli(), 0)
+		items, total, err := g.damages.unacknowledged(g.o.Index, v, s, g.now().UnixMilli())
 		if err != nil {
 			return nil, err
 		}
@@ -259,7 +259,7 @@ func (g *Guard) Standing(ctx context.Context) (*Standing, error) {
 		if err := g.openOperations(v, s, nil, func(*store.OpenOperation, decision.Ref) { out.Open++ }); err != nil {
 			return err
 		}
-		_, out.Damaged, err = g.damages.unacknowledged(g.o.Index, v, s, now.UnixMilli(), 1)
+		_, out.Damaged, err = g.damages.unacknowledged(g.o.Index, v, s, now.UnixMilli())
 		return err
 	})
 	if err != nil && out.Ready == "" {
