@@ -53,7 +53,7 @@ func (g *Guard) Headroom(ctx context.Context, query HeadroomQuery) (*Headroom, e
 			if err != nil {
 				return err
 			}
-			if l.Atomic != "" && l.Asset == ask.Intent.Asset {
+			if l.Atomic != "" {
 				row := q.headroom(l.Name, l.Scope, l.Atomic, l.Asset, w, l.WindowHours)
 				if ok {
 					if err := q.leaving(&row, scope, l.Asset, l.WindowHours); err != nil {
@@ -133,7 +133,7 @@ func (q *gathering) scopeOf(l *Limit) (scope store.Scope, ok bool, err error) {
 	case "counterparty":
 		return store.Scope{Names: q.names}, len(q.names) > 0, nil
 	case "host":
-		numbers, err := q.v.WordNumbers(q.hosts())
+		numbers, err := q.v.WordNumbers(q.hostNames())
 		return store.Scope{Names: numbers}, len(numbers) > 0, err
 	case "resource":
 		number, err := q.v.Word(q.ask.Intent.Resource)

@@ -145,8 +145,11 @@ func (p *Policy) limitMeans(l Limit) string {
 		most = append(most, several(int(l.Count), "payment", "payments"))
 	}
 	scope := map[string]string{
-		"counterparty": "to one counterparty", "host": "at one host", "resource": "for one resource", "asset": "in the asset", "total": "in all",
+		"counterparty": "to one counterparty", "host": "at one host", "resource": "for one resource", "asset": "in all", "total": "in all",
 	}[l.Scope]
+	if l.Asset != "" && l.Count > 0 {
+		scope = "in " + p.called(l.Asset) + " " + scope
+	}
 	verb := map[string]string{"review": "is a review", "block": "is blocked"}[l.Action]
 	if l.Mode == "shadow" {
 		verb += " in name only: shadow mode reports it and decides nothing"

@@ -727,6 +727,9 @@ func (r *policyReader) limits(m member) {
 			l.Asset = asset
 			l.Amount, l.Atomic, _ = r.amount(amount, asset)
 		}
+		if l.Scope == "asset" && known {
+			l.Asset = asset
+		}
 		if count, given := f["count"]; given {
 			n := 0
 			r.whole(count, &n, 1, maxWhole)

@@ -22,8 +22,9 @@ func (q *gathering) windows() error {
 		longest = limit.WindowHours
 	}
 	for i := range p.Limits {
-		if scope := p.Limits[i].Scope; scope == "counterparty" || scope == "host" {
-			longest = max(longest, p.Limits[i].WindowHours)
+		// A limit in shadow mode decides nothing, so it makes nobody look further back.
+		if l := &p.Limits[i]; (l.Scope == "counterparty" || l.Scope == "host") && l.Mode != "shadow" && q.about(l) {
+			longest = max(longest, l.WindowHours)
 		}
 	}
 	own := func(in *decision.Intent) bool { return shares(p.Expand(in.Names...), q.ask.Names) }
@@ -89,16 +90,14 @@ func (q *gathering) spending(k spendingKey, names []int64) (*spending, error) {
 	return s, nil
 }
 
-// window sums up what was spent in one asset.
+// window sums up what was spent in the asset asked about, or counts it in all assets.
 func (q *gathering) window(s *spending, asset int64, hours int) Window {
 	since := q.since(hours)
 	w := Window{Held: "0"}
 	var sum big.Int
 	for _, part := range s.sums {
-		if asset == q.asset || asset == store.AnyAsset {
-			w.Count += part.Payments
-		}
-		if asset == q.asset {
+		w.Count += part.Payments
+		if asset != store.AnyAsset {
 			add(&sum, part.Amount)
 		}
 	}
@@ -170,14 +169,21 @@ func (q *gathering) doubts(paid []weighed, hours int) {
 	q.evidence(&q.f.Unreadable, unreadable)
 }
 
+// about reports whether a limit is about payments in the asset asked about.
+func (q *gathering) about(l *Limit) bool { return l.Asset == "" || l.Asset == q.ask.Intent.Asset }
+
+// hostNames are the names that a limit of scope host is about: the hosts the question
+// names, and what the policy says is the same seller.
+func (q *gathering) hostNames() []string { return q.g.policy.Expand(q.hosts()...) }
+
 // limit counts what one of limits is about (guard contract, section 2).
 func (q *gathering) limit(l *Limit, own func(*decision.Intent) bool) (Window, error) {
-	asset := int64(store.AnyAsset)
-	if l.Asset != "" {
-		var err error
-		if asset, err = q.number(l.Asset); err != nil {
-			return Window{}, err
-		}
+	if !q.about(l) {
+		return Window{}, nil
+	}
+	asset := q.asset
+	if l.Asset == "" {
+		asset = store.AnyAsset
 	}
 	var w Window
 	belongs := own
@@ -189,11 +195,11 @@ func (q *gathering) limit(l *Limit, own func(*decision.Intent) bool) (Window, er
 		}
 		w = q.window(spent, asset, l.WindowHours)
 	case "host":
-		hosts := q.hosts()
-		if len(hosts) == 0 {
+		names := q.hostNames()
+		if len(names) == 0 {
 			return Window{}, nil
 		}
-		numbers, err := q.v.WordNumbers(hosts)
+		numbers, err := q.v.WordNumbers(names)
 		if err != nil {
 			return Window{}, err
 		}
@@ -202,7 +208,7 @@ func (q *gathering) limit(l *Limit, own func(*decision.Intent) bool) (Window, er
 			return Window{}, err
 		}
 		w = q.window(spent, asset, l.WindowHours)
-		belongs = func(in *decision.Intent) bool { return shares(in.Names, hosts) }
+		belongs = func(in *decision.Intent) bool { return shares(q.g.policy.Expand(in.Names...), names) }
 	case "resource":
 		resource := q.ask.Intent.Resource
 		if resource == "" {
@@ -229,11 +235,6 @@ func (q *gathering) limit(l *Limit, own func(*decision.Intent) bool) (Window, er
 				w.Unreadable++
 			}
 		}
-	case "asset":
-		if l.Asset != q.ask.Intent.Asset {
-			return Window{}, nil
-		}
-		fallthrough
 	default:
 		var err error
 		if w, err = q.everything(asset, q.since(l.WindowHours)); err != nil {
