@@ -54,8 +54,16 @@ func (w *linkWork) mark(k event.Key) {
 }
 
 // leave notes the operations of other runs that the run, about to be cleared,
-// is linked with.
+// is linked with, and the hashes it stood in the way of: where two runs have a
+// payment that an answer may be about, it is linked with neither.
 func (w *linkWork) leave() error {
+	hashes, err := w.tx.HashesAcross(w.run)
+	if err != nil {
+		return err
+	}
+	for _, h := range hashes {
+		w.hashes[h] = true
+	}
 	links, err := w.tx.LinksAcross(w.run)
 	if err != nil {
 		return err
@@ -69,7 +77,7 @@ func (w *linkWork) leave() error {
 			if run == w.run || run == 0 {
 				continue
 			}
-			k, err := w.a.need(w.tx, op)
+			_, err = w.a.need(w.tx, op)
 			if errors.Is(err, errChanged) {
 				continue // its own run is indexed again, and links are made then
 			}
@@ -77,9 +85,6 @@ func (w *linkWork) leave() error {
 				return err
 			}
 			w.refresh[op] = true
-			for _, h := range k.summary().Transactions {
-				w.hashes[h] = true
-			}
 		}
 	}
 	return nil

@@ -248,13 +248,89 @@ func TestAHashThatEverybodyNamesLinksNothing(t *testing.T) {
 	mustBeSound(t, x)
 }
 
+// settle adds what the seller said of the settlement to an event.
+func settle(l, tx string, ok bool) string {
+	reason := `"error_reason":"settlement_pending",`
+	if ok {
+		reason = ""
+	}
+	l = strings.Replace(l, "x402.payment.settle.", "x402.settle.", 1)
+	return strings.Replace(l, `"x402_version":2,`, fmt.Sprintf(`"x402_version":2,"settle":{"success":%t,"network":"eip155:8453",%s"transaction":"%s"},`, ok, reason, tx), 1)
+}
+
+// An answer is linked with no payment while there are two that it may be about. A run
+// that goes leaves it to the other one.
+func TestALinkIsMadeAgainWhenWhatStoodInItsWayGoes(t *testing.T) {
+	paid := func(op string) string {
+		return line(op, 1, "submitted") + settle(line(op, 2, "settle.failed"), "0xabc", false)
+	}
+	answered := func(op string, n int) string { return settle(line(op, n, "responded"), "0xabc", true) }
+	save := func(t *testing.T, path, text string) {
+		write(t, path, strings.ReplaceAll(text, `"x402_version":2,`, `"x402_version":2,"resource":{"url":"https://s.example/x"},`))
+	}
+	for name, act := range map[string]func(t *testing.T, x *Indexer, path func(string) string){
+		"renamed": func(t *testing.T, _ *Indexer, path func(string) string) {
+			if err := os.Rename(path("p1.ndjson"), path("p2.ndjson")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"copied, then removed": func(t *testing.T, x *Indexer, path func(string) string) {
+			text, err := os.ReadFile(path("p1.ndjson"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, path("p2.ndjson"), string(text))
+			operations(t, x)
+			if err := os.Remove(path("p1.ndjson")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"named by another run for a while": func(t *testing.T, x *Indexer, path func(string) string) {
+			save(t, path("p2.ndjson"), paid("other"))
+			operations(t, x)
+			save(t, path("p2.ndjson"), line("another", 1, "required"))
+		},
+		"answered twice for a while": func(t *testing.T, x *Indexer, path func(string) string) {
+			save(t, path("z2.ndjson"), answered("early", 3))
+			operations(t, x)
+			if err := os.Remove(path("z2.ndjson")); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, path := newRoot(t)
+			save(t, path("p1.ndjson"), paid("p"))
+			save(t, path("z.ndjson"), answered("late", 4))
+			x := open(t, root)
+			linked := func() (n int) {
+				p, err := x.List(t.Context(), Query{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, row := range p.Operations {
+					if row.Linked != nil {
+						n++
+					}
+				}
+				return n
+			}
+			if n := linked(); n != 2 {
+				t.Fatalf("%d of two operations are linked", n)
+			}
+			act(t, x, path)
+			if n := linked(); n != 2 {
+				t.Errorf("%d of two operations are linked in the end", n)
+			}
+			mustBeSound(t, x)
+		})
+	}
+}
+
 // What one process remembers of an operation is worth nothing once another has
 // written: a link across runs would write the older state back.
 func TestALinkWritesNoStaleOperationBack(t *testing.T) {
 	root, path := newRoot(t)
-	settle := func(l, tx string, ok bool) string {
-		return strings.Replace(l, `"x402_version":2,`, fmt.Sprintf(`"x402_version":2,"settle":{"success":%t,"network":"eip155:8453","error_reason":"settlement_pending","transaction":"%s"},`, ok, tx), 1)
-	}
 	x, y := open(t, root), open(t, root)
 	sync := func(x *Indexer) {
 		t.Helper()

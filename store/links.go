@@ -81,6 +81,18 @@ func (t *Tx) OperationsNaming(hash string, limit int) ([]int64, error) {
 	return out, err
 }
 
+// HashesAcross gives the transaction hashes that a run and another one name.
+func (t *Tx) HashesAcross(run int64) ([]string, error) {
+	if err := t.drain(&t.newOps); err != nil {
+		return nil, err
+	}
+	var out []string
+	err := t.sel(context.Background(), &out, `WITH members (op_no) AS (SELECT op_no FROM operations WHERE run_no = ?1 UNION ALL SELECT -stray_no FROM strays WHERE run_no = ?1)
+		SELECT DISTINCT t.hash FROM members m CROSS JOIN transactions t ON t.op_no = m.op_no
+		WHERE EXISTS (SELECT 1 FROM transactions o WHERE o.hash = t.hash AND o.op_no NOT IN members)`, run)
+	return out, err
+}
+
 // LinksFrom gives the links of an operation's answers, LinksTo those to its
 // payments.
 func (t *Tx) LinksFrom(op int64) ([]Link, error) {
