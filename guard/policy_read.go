@@ -784,6 +784,13 @@ func entryNames(text string) (names []string, why string) {
 		return nil, "holds white space or characters that cannot be seen"
 	case strings.Contains(text, "*"):
 		return nil, "holds a wildcard, and names are compared whole"
+	case strings.HasPrefix(text, "."):
+		return nil, "begins with a dot, and names are compared whole"
+	}
+	if network, address := text[:strings.LastIndex(text, ":")+1], text[strings.LastIndex(text, ":")+1:]; network != "" && network != accountPrefix {
+		if _, ok := payment.Address(address); ok {
+			return nil, "names a network, and an address is compared without one"
+		}
 	}
 	name := typedNames(text)[0]
 	if strings.HasPrefix(name, accountPrefix) && strings.Contains(strings.TrimPrefix(text, accountPrefix), "://") {
