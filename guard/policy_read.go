@@ -786,11 +786,8 @@ func entryNames(text string) (names []string, why string) {
 		return nil, "holds a wildcard, and names are compared whole"
 	case strings.HasPrefix(text, "."):
 		return nil, "begins with a dot, and names are compared whole"
-	}
-	if network, address := text[:strings.LastIndex(text, ":")+1], text[strings.LastIndex(text, ":")+1:]; network != "" && network != accountPrefix {
-		if _, ok := payment.Address(address); ok {
-			return nil, "names a network, and an address is compared without one"
-		}
+	case namesNetwork(text):
+		return nil, "names a network, and an address is compared without one"
 	}
 	name := typedNames(text)[0]
 	if strings.HasPrefix(name, accountPrefix) && strings.Contains(strings.TrimPrefix(text, accountPrefix), "://") {
@@ -803,6 +800,15 @@ func entryNames(text string) (names []string, why string) {
 		names = append(names, payment.Payee(text))
 	}
 	return names, ""
+}
+
+// namesNetwork reports whether text is an address behind a network, as CAIP-10 writes
+// accounts. Histories name the address alone.
+func namesNetwork(text string) bool {
+	i := strings.LastIndexByte(text, ':')
+	_, network := payment.Network(text[:max(i, 0)])
+	_, address := payment.Address(text[i+1:])
+	return network && address
 }
 
 // name reads one entry of a list of names.

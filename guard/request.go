@@ -130,6 +130,10 @@ func checkName(name, text string) error {
 		return refuse("give the address or host alone, a host with such characters in its ASCII form",
 			"%q %s holds white space or characters that cannot be seen", name, plain.Quote(text, showText))
 	}
+	if namesNetwork(text) {
+		return refuse("give the address alone; the network belongs to the asset",
+			"%q %s names a network before the address", name, plain.Quote(text, showText))
+	}
 	if strings.Contains(text, "://") && !isHost(payment.Name(text)) {
 		return refuse("give the seller's address or host; what is bought goes into resource",
 			"%q %s is a URL without a host", name, plain.Quote(text, showText))
