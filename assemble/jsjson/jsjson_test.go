@@ -348,22 +348,6 @@ func TestVeryLongNumbers(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
 		}
 	}
-	r := rand.New(rand.NewPCG(5, 6))
-	for range 300 {
-		var b strings.Builder
-		b.WriteString("1")
-		for range 1000 + r.IntN(500) {
-			b.WriteByte(byte('0' + r.IntN(10)))
-			if b.Len() == 700 {
-				b.WriteByte('.')
-			}
-		}
-		fmt.Fprintf(&b, "e%d", r.IntN(1400)-1100)
-		want, _ := strconv.ParseFloat(b.String(), 64)
-		if got := parse(t, b.String()).Float(); got != want {
-			t.Fatalf("%s: got %v, want %v", b.String(), got, want)
-		}
-	}
 }
 
 func TestNumbersAreWrittenAsTheStandardSays(t *testing.T) {

@@ -3,7 +3,6 @@ package jsjson
 import (
 	"iter"
 	"math"
-	"strconv"
 	"unicode/utf8"
 )
 
@@ -81,92 +80,6 @@ func (n Node) Float() float64 {
 		return math.NaN()
 	}
 	return parseNumber(n.Raw())
-}
-
-// parseNumber reads a token the parser has accepted.
-func parseNumber(s []byte) float64 {
-	if len(s) <= 15 {
-		// Up to fifteen digits are exact in a double.
-		var v int64
-		for _, c := range s {
-			if !digit(c) {
-				return parseFloat(s)
-			}
-			v = v*10 + int64(c-'0')
-		}
-		return float64(v)
-	}
-	if len(s) > 1000 {
-		s = normalise(s)
-	}
-	return parseFloat(s)
-}
-
-func parseFloat(s []byte) float64 {
-	// The only error left is overflow, and then the value is infinite.
-	f, _ := strconv.ParseFloat(string(s), 64)
-	return f
-}
-
-// normalise shortens a very long number without changing the double it rounds
-// to. strconv stops counting exponents beyond five digits, which is wrong when
-// as many digits stand on the other side of the point.
-func normalise(s []byte) []byte {
-	const keep = 800 // a double is decided by its first 768 digits and a sticky one
-	out := make([]byte, 0, keep+40)
-	i := 0
-	if s[0] == '-' {
-		out = append(out, '-')
-		i++
-	}
-	out = append(out, '0', '.')
-	first := len(out)
-	scale := 0 // the value is 0.DIGITS times ten to this
-	point, sticky := false, false
-	for ; i < len(s) && s[i]|0x20 != 'e'; i++ {
-		c := s[i]
-		if c == '.' {
-			point = true
-			continue
-		}
-		if len(out) == first && c == '0' {
-			if point {
-				scale--
-			}
-			continue
-		}
-		if !point {
-			scale++
-		}
-		if len(out) < first+keep {
-			out = append(out, c)
-		} else if c != '0' {
-			sticky = true
-		}
-	}
-	if len(out) == first {
-		return append(out, '0')
-	}
-	if sticky {
-		out = append(out, '1')
-	}
-	exp := 0
-	if i < len(s) {
-		i++
-		negative := s[i] == '-'
-		if negative || s[i] == '+' {
-			i++
-		}
-		for ; i < len(s); i++ {
-			// Far beyond any count of digits a source can hold.
-			exp = min(exp*10+int(s[i]-'0'), 1<<40)
-		}
-		if negative {
-			exp = -exp
-		}
-	}
-	out = append(out, 'e')
-	return strconv.AppendInt(out, int64(min(max(scale+exp, -5000), 5000)), 10)
 }
 
 // is reports whether a member name is name. The names of interest are short, so
