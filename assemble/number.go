@@ -3,10 +3,10 @@ package assemble
 import (
 	"bytes"
 	"math"
-	"math/big"
-	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/settlewatch/settlewatch/assemble/jsjson"
 )
 
 var nan = math.NaN()
@@ -21,26 +21,13 @@ func textNumber(text []byte) float64 {
 		return 0
 	}
 	if len(s) > 2 && s[0] == '0' {
-		base := map[byte]int{'x': 16, 'X': 16, 'o': 8, 'O': 8, 'b': 2, 'B': 2}[s[1]]
-		if base != 0 {
-			i, ok := new(big.Int).SetString(s[2:], base)
-			if !ok || strings.ContainsAny(s[2:], "+-_") {
-				return nan
-			}
-			f, _ := new(big.Float).SetInt(i).Float64()
-			return f
+		if bits := map[byte]uint{'x': 4, 'X': 4, 'o': 3, 'O': 3, 'b': 1, 'B': 1}[s[1]]; bits != 0 {
+			return jsjson.BinaryDouble(s[2:], bits)
 		}
 	}
 	unsigned := strings.TrimLeft(s[:1], "+-") + s[1:]
 	if unsigned == "Infinity" {
 		return math.Inf(map[bool]int{true: -1, false: 1}[s[0] == '-'])
 	}
-	if strings.Trim(unsigned, "0123456789.eE+-") != "" {
-		return nan // the words, digit separators and hexadecimal floats of Go
-	}
-	f, err := strconv.ParseFloat(s, 64)
-	if err != nil && !math.IsInf(f, 0) {
-		return nan
-	}
-	return f
+	return jsjson.Double(s)
 }

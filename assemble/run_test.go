@@ -237,6 +237,7 @@ func TestTextNumber(t *testing.T) {
 		"": 0, " ": 0, "\u00a0\uFEFF\n": 0, "10": 10, " 2 ": 2, "0x0B": 11, "0XfF": 255, "0b11": 3, "0O17": 15, "1e3": 1000, ".5": .5, "5.": 5,
 		"-7": -7, "+7": 7, "007": 7, "1e400": math.Inf(1), "Infinity": math.Inf(1), "-Infinity": math.Inf(-1), "+Infinity": math.Inf(1),
 		"0x": nan, "-0x1": nan, "0x-1": nan, "0x_1": nan, "1_0": nan, "inf": nan, "nan": nan, "NaN": nan, "infinity": nan, "0x1p3": nan, "1,5": nan, "e1": nan, "-": nan, "1 2": nan, "\u00855": nan, "0b2": nan,
+		"1" + strings.Repeat("0", 850) + "e-845": 100000, "1" + strings.Repeat("0", 900) + "x": nan, "1" + strings.Repeat("0", 900) + "..1": nan,
 	} {
 		if got := textNumber([]byte(s)); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
 			t.Errorf("%q: got %v, want %v", s, got, want)

@@ -102,6 +102,22 @@ func TestTemplateChecks(t *testing.T) {
 	}
 }
 
+func TestTheVersionIsTheNumberItSays(t *testing.T) {
+	long := "1" + strings.Repeat("0", 850)
+	for version, want := range map[string]float64{
+		long + "e-845": 100000, "-" + long + "e-845": -100000, "+" + long + ".0e-845": 100000, long + "e-1170": 1e-320,
+		"0x" + strings.Repeat("0", 850) + "fF": 255, "0o17": 15, "014": 14, ".5": .5, "5.": 5,
+	} {
+		got, _, err := ParseTemplate([]byte(strings.Replace(good, "version: 1\n", "version: "+version+"\n", 1)))
+		if err != nil || got.Version != want {
+			t.Errorf("version %.12s... is %+v (%v), want %v", version, got, err, want)
+		}
+	}
+	if _, _, err := ParseTemplate([]byte(strings.Replace(good, "version: 1\n", "version: "+long+"e-500\n", 1))); err == nil {
+		t.Error("a version too great for a double was read")
+	}
+}
+
 func TestTemplateBytesThatAreNotUTF8BecomeReplacementCharacters(t *testing.T) {
 	got, _, err := ParseTemplate([]byte(strings.Replace(good, "probe\n", "'a\xe2\x82b\xed\xa0\x80'\n", 1)))
 	if err != nil || got.Name != "a\uFFFDb\uFFFD\uFFFD\uFFFD" {

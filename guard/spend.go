@@ -241,8 +241,10 @@ func doubles(g approval.Gate) approval.Policy {
 
 // double is the double nearest to an exact text, for the protocol's records.
 func double(text string) float64 {
-	v, _ := strconv.ParseFloat(text, 64) // texts that were read have numbers a double can hold
-	return v
+	if text == "" {
+		return 0 // nothing was said
+	}
+	return jsjson.Double(text)
 }
 
 // judge takes the stricter of what doubles and exact decimals say (approvals

@@ -1,11 +1,13 @@
 package yaml12
 
 import (
-	"math/big"
+	"math"
 	"net/url"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/settlewatch/settlewatch/assemble/jsjson"
 )
 
 const coreTag = "tag:yaml.org,2002:"
@@ -135,32 +137,24 @@ func core(text, tag string) (value any, ok bool) {
 }
 
 func coreInt(s string) (float64, bool) {
-	var base int
 	switch {
 	case len(s) > 2 && s[:2] == "0o" && strings.Trim(s[2:], "01234567") == "":
-		base = 8
+		return jsjson.BinaryDouble(s[2:], 3), true
 	case len(s) > 2 && s[:2] == "0x" && strings.Trim(s[2:], "0123456789abcdefABCDEF") == "":
-		base = 16
+		return jsjson.BinaryDouble(s[2:], 4), true
 	case digits(unsigned(s)):
-		f, _ := strconv.ParseFloat(s, 64)
-		return f, true
-	default:
-		return 0, false
+		return jsjson.Double(s), true
 	}
-	i, _ := new(big.Int).SetString(s[2:], base)
-	f, _ := new(big.Float).SetInt(i).Float64()
-	return f, true
+	return 0, false
 }
 
 func coreFloat(s string) (float64, bool) {
 	t := unsigned(s)
 	switch t {
 	case ".inf", ".Inf", ".INF":
-		f, _ := strconv.ParseFloat(s[:len(s)-len(t)]+"inf", 64)
-		return f, true
+		return math.Inf(map[bool]int{true: -1, false: 1}[s[0] == '-']), true
 	case ".nan", ".NaN", ".NAN":
-		f, _ := strconv.ParseFloat("nan", 64)
-		return f, s == t
+		return math.NaN(), s == t
 	}
 	mantissa := t
 	if i := strings.IndexAny(t, "eE"); i >= 0 {
@@ -175,8 +169,7 @@ func coreFloat(s string) (float64, bool) {
 	if (whole != "" || fraction == "") && !digits(whole) || fraction != "" && !digits(fraction) {
 		return 0, false
 	}
-	f, _ := strconv.ParseFloat(s, 64) // overflow gives an infinity, as it should
-	return f, true
+	return jsjson.Double(s), true // overflow gives an infinity, as it should
 }
 
 // unsigned is s without a sign.

@@ -261,7 +261,7 @@ func readDecimal(s string) (decimal, error) {
 	if len(s) > maxDecimal || !digits(whole) || len(whole) > 1 && whole[0] == '0' || point && !digits(fraction) {
 		return decimal{}, errors.New(plain.Quote(s, 40) + ` is no decimal amount like "2.50"`)
 	}
-	if f, err := strconv.ParseFloat(s, 64); err != nil || !finite(f) {
+	if !finite(jsjson.Double(s)) {
 		return decimal{}, errors.New(plain.Quote(s, 40) + " is too large for a double, which the gate's record needs")
 	}
 	value, ok := new(big.Rat).SetString(s)

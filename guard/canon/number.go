@@ -62,7 +62,7 @@ func (w *writer) number(n jsjson.Node) *Error {
 		return &Error{Reason: UnsafeInteger}
 	case integer && w.rule == JCS:
 	case integer && w.rule == Float:
-		f, _ := strconv.ParseFloat(digits, 64) // in range, and exact
+		f := jsjson.Double(digits) // in range, and exact
 		if negative {
 			f = -f
 		}
