@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"sort"
 )
 
@@ -104,11 +105,15 @@ func Wrap(err error, code Code, hint, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...) + ": " + err.Error(), Hint: hint, Err: err}
 }
 
-// Bare drops the operation and path that an error of a file repeats after ours.
+// Bare drops the operation and the paths that an error of a file repeats after ours.
 func Bare(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
 		return p.Err
+	}
+	var two *os.LinkError
+	if errors.As(err, &two) {
+		return two.Err
 	}
 	return err
 }

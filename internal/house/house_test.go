@@ -174,7 +174,7 @@ var allowed = map[string][]string{
 	"internal/metrics": {"github.com/VictoriaMetrics/metrics", "golang.org/x/net/netutil",
 		"net", "net/http"}, // to listen
 	"internal/plain":    {"golang.org/x/text/unicode/norm", "golang.org/x/text/width"},
-	"internal/safefile": {"github.com/google/renameio/v2", "golang.org/x/sys/unix", "syscall"},
+	"internal/safefile": {"golang.org/x/sys/unix", "syscall"},
 	"mcp": {"github.com/mark3labs/mcp-go/mcp", "github.com/mark3labs/mcp-go/server", "github.com/santhosh-tekuri/jsonschema/v6",
 		"github.com/santhosh-tekuri/jsonschema/v6/kind", "golang.org/x/text/language", "golang.org/x/text/message",
 		"net/http"}, // the type of a handler

@@ -171,3 +171,13 @@ func info(st *unix.Stat_t) Info {
 
 func mtime(st *unix.Stat_t) int64 { return st.Mtim.Nano() }
 func ctime(st *unix.Stat_t) int64 { return st.Ctim.Nano() }
+
+// SyncDir makes the entries of a directory durable.
+func SyncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

@@ -266,3 +266,24 @@ func TestWriteFile(t *testing.T) {
 		t.Error("a failed write left something behind")
 	}
 }
+
+// A name may be as long as the file system takes. It is written beside its place
+// under another, which must not be longer; a random one failed now and then.
+func TestWriteFileTakesTheLongestName(t *testing.T) {
+	dir := t.TempDir()
+	for _, size := range []int{200, 236, 245, 254, 255} {
+		path := filepath.Join(dir, strings.Repeat("n", size-5)+".json")
+		for range 3 {
+			if err := WriteFile(path, []byte("x"), 0o600); err != nil {
+				t.Errorf("a name of %d bytes: %v", size, err)
+			}
+		}
+	}
+	before, _ := os.ReadDir(dir)
+	if err := WriteFile(filepath.Join(dir, strings.Repeat("n", 256)), []byte("x"), 0o600); !errors.Is(err, unix.ENAMETOOLONG) {
+		t.Errorf("a name of 256 bytes: %v", err)
+	}
+	if after, _ := os.ReadDir(dir); len(after) != len(before) || len(after) != 5 {
+		t.Errorf("%d entries, then %d", len(before), len(after))
+	}
+}
