@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
+	"github.com/settlewatch/settlewatch/internal/errcode"
+	"github.com/settlewatch/settlewatch/internal/plain"
 	"github.com/settlewatch/settlewatch/internal/safefile"
 )
 
@@ -233,7 +235,8 @@ func backUp(file string, data []byte, perm fs.FileMode, now time.Time) (string, 
 			continue
 		}
 		if err != nil {
-			return "", err
+			// Whoever reads of the file itself must learn that another name is meant.
+			return "", fmt.Errorf("a copy of it cannot be kept as %s: %w", plain.Quote(filepath.Base(name), plain.Detail), errcode.Bare(err))
 		}
 		_, err = f.Write(data)
 		if err == nil {

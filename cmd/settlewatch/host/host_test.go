@@ -66,3 +66,27 @@ func TestEveryHostFindsWhatWasInstalledAndKeepsWhatWasThere(t *testing.T) {
 		}
 	}
 }
+
+// A copy has a longer name than its file. Where that is too long, nothing is changed
+// and the name that is meant stands in the error.
+func TestAFileWhoseCopyCannotBeNamedStaysAsItIs(t *testing.T) {
+	h, now := &Known[0], time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	for _, size := range []int{231, 232, 236, 255} {
+		file := filepath.Join(t.TempDir(), strings.Repeat("c", size-5)+".json")
+		if _, changed, err := h.Install(file, "sw", h.Entry("/bin/a", nil), now); err != nil || !changed {
+			t.Errorf("the first file of a name of %d bytes: %v, %v", size, changed, err)
+		}
+		before, _ := os.ReadFile(file)
+		backup, changed, err := h.Install(file, "sw", h.Entry("/bin/b", nil), now)
+		after, _ := os.ReadFile(file)
+		if size <= 231 {
+			if err != nil || backup == "" {
+				t.Errorf("a name of %d bytes: %q, %v", size, backup, err)
+			}
+			continue
+		}
+		if changed || backup != "" || string(after) != string(before) || err == nil || !strings.Contains(err.Error(), "a copy of it cannot be kept as") || !strings.Contains(err.Error(), "name too long") {
+			t.Errorf("a name of %d bytes: %q, %v, %v", size, backup, changed, err)
+		}
+	}
+}
