@@ -43,6 +43,87 @@ func TestReceiptsAreAddressedByTheExactRunID(t *testing.T) {
 	}
 }
 
+// An empty newest run is passed over; one with damage is not empty, and an answer from
+// an older one in its place would say that nothing is damaged (trace contract, sections
+// 12.2 and 12.5).
+func TestTheLatestRunIsTheLastThatIsNotEmpty(t *testing.T) {
+	sound, whole := line("late", 9, "submitted"), strings.TrimSpace(line("late", 9, "submitted"))
+	attested := `{"event_id":"e","event_type":"trace.attached","occurred_at":"2026-05-04T09:00:00.000Z","seq":0,"adapter":"trace-x402","payload":{}}` + "\n"
+	for name, c := range map[string]struct {
+		newest string
+		dir    bool // the newest entry is a directory
+		age    time.Duration
+		want   string // run, and what is said of its damage
+	}{
+		"empty":                                {"", false, time.Hour, "1 "},
+		"attested only":                        {attested, false, time.Hour, "1 "},
+		"blank lines only":                     {"\n \n", false, time.Hour, "1 "},
+		"with an operation":                    {sound, false, time.Hour, "2 "},
+		"of faulty lines":                      {"what\n{}\n", false, time.Hour, "2 the line is not one JSON value"},
+		"attested, and a faulty line":          {attested + "what\n", false, time.Hour, "2 the line is not one JSON value"},
+		"a directory":                          {"", true, time.Hour, "2 the entry is a directory"},
+		"a whole object without its newline":   {whole, false, 0, "2 " + tornText},
+		"attested, and a whole object":         {attested + whole, false, 0, "2 " + tornText},
+		"a part of a line, written just now":   {whole[:40], false, 0, "1 "},
+		"a part of a line, and nobody went on": {whole[:40], false, time.Hour, "2 " + tornText},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, path := newRoot(t)
+			write(t, path("1.ndjson"), line("old", 1, "submitted"))
+			if c.dir {
+				if err := os.Mkdir(path("2.ndjson"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				write(t, path("2.ndjson"), c.newest)
+			}
+			write(t, path("3.ndjson"), "") // and behind it an empty one
+			x := open(t, root)
+			now := time.Now().Add(c.age)
+			x.now = func() time.Time { return now }
+			p, err := x.List(context.Background(), Query{Run: "latest"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			run, reason, _ := strings.Cut(c.want, " ")
+			r, err := x.Resolve(context.Background(), Ref{Run: "latest", Operation: "old"})
+			if run == "1" {
+				if len(p.Operations) != 1 || p.Operations[0].Run != "1" || p.DamagedTotal != 0 || err != nil || r.Run != "1" {
+					t.Errorf("%+v; %+v (%v)", p, r, err)
+				}
+				return
+			}
+			if err == nil || errcode.Of(err).Code != errcode.OperationNotFound || !strings.Contains(err.Error(), `run "2" `) || strings.Contains(err.Error(), "damaged") != (reason != "") {
+				t.Errorf("an operation of another run: %+v, %v", r, err)
+			}
+			if reason == "" {
+				if len(p.Operations) != 1 || p.Operations[0].Run != "2" || p.DamagedTotal != 0 {
+					t.Errorf("%+v", p)
+				}
+				return
+			}
+			if p.RunsScanned != 1 || len(p.Operations) != 0 || p.DamagedTotal != 1 || len(p.DamagedRuns) != 1 || p.DamagedRuns[0].RunID != run || p.DamagedRuns[0].Reason != reason {
+				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
+
+func TestWhereNoRunHasOperationsTheLatestIsTheDamagedOneElseTheLast(t *testing.T) {
+	root, path := newRoot(t)
+	write(t, path("1.ndjson"), "what\n")
+	write(t, path("2.ndjson"), "")
+	x := open(t, root)
+	p, err := x.List(context.Background(), Query{Run: "latest"})
+	if err != nil || p.DamagedTotal != 1 || p.DamagedRuns[0].RunID != "1" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	write(t, path("1.ndjson"), "")
+	if p, err := x.List(context.Background(), Query{Run: "latest"}); err != nil || p.DamagedTotal != 0 || p.RunsScanned != 1 {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
 func TestTwoFilesOfOneIDAreDamageAndNeverMixedUp(t *testing.T) {
 	root, path := newRoot(t)
 	write(t, path(".ndjson"), line("a", 1, "submitted"))

@@ -210,7 +210,7 @@ func (x *Indexer) scope(l *lister, from *cursor, page *Page) error {
 		if from != nil && from.Run != nil {
 			run, err = l.v.RunByFile(from.Run)
 		} else {
-			run, err = x.run(l.v, l.q.Run, true)
+			run, err = x.run(l.v, l.q.Run)
 		}
 		if err != nil {
 			return err

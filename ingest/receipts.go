@@ -61,12 +61,9 @@ func (x *Indexer) template(name string) (*assemble.Resolved, error) {
 
 // run finds the run a caller names: "latest", an id, or "run:" and an id
 // (trace contract, sections 12.2 and 12.4).
-func (x *Indexer) run(v *store.View, name string, withOperations bool) (*store.Run, error) {
+func (x *Indexer) run(v *store.View, name string) (*store.Run, error) {
 	if name == "latest" {
-		run, err := v.Latest(withOperations)
-		if run == nil && err == nil && withOperations {
-			run, err = v.Latest(false)
-		}
+		run, err := x.latest(v)
 		if run == nil && err == nil {
 			return nil, errcode.New(errcode.NoRuns, "check that the recorder writes to this root", "there is no run in %q", x.events)
 		}
@@ -80,6 +77,33 @@ func (x *Indexer) run(v *store.View, name string, withOperations bool) (*store.R
 		// An id may itself begin with "run:".
 	}
 	return runByID(v, name)
+}
+
+// latest is the last run of the listing that has operations, or damage that may hide
+// some: a damaged run is not empty, and an answer from an older one would keep quiet
+// about it. Where there is neither it is the last run; nil where there is none.
+func (x *Indexer) latest(v *store.View) (*store.Run, error) {
+	run, err := v.Latest(true)
+	if err != nil {
+		return nil, err
+	}
+	var place []byte
+	if run != nil {
+		place = run.FileKey
+	}
+	newer, err := v.DamagedAfter(place)
+	if err != nil {
+		return nil, err
+	}
+	for i := range newer {
+		if x.damaged(&newer[i]) {
+			return &newer[i], nil
+		}
+	}
+	if run == nil {
+		return v.Latest(false)
+	}
+	return run, nil
 }
 
 // runByID finds the run of an id.
@@ -118,11 +142,11 @@ func (x *Indexer) Receipt(ctx context.Context, r Ref, templateRef string) (*Rece
 			var key []byte
 			if !r.Null {
 				if key = jsjson.SortKey(nil, []byte(r.Operation)); len(key) == 0 {
-					return operationNotFound(r)
+					return x.operationNotFound(r, run)
 				}
 			}
 			if d, err = v.Operation(run.No, key); err == nil && d == nil {
-				return operationNotFound(r)
+				return x.operationNotFound(r, run)
 			}
 			return err
 		})
@@ -143,7 +167,14 @@ func (x *Indexer) Receipt(ctx context.Context, r Ref, templateRef string) (*Rece
 	}
 }
 
-func operationNotFound(r Ref) error {
+// operationNotFound says that a run does not have an operation, or that nobody can
+// tell.
+func (x *Indexer) operationNotFound(r Ref, run *store.Run) error {
+	r.Run = runID(run.Key)
+	if x.damaged(run) {
+		return errcode.New(errcode.OperationNotFound, "list operations of every run with list_operations or `settlewatch list`, which say what is damaged",
+			"run %q is damaged, and nothing of it that can be read has operation %q", r.Run, r.Operation)
+	}
 	return errcode.New(errcode.OperationNotFound, "list operations of that run with list_operations or `settlewatch list`", "run %q has no operation %q", r.Run, r.Operation)
 }
 
@@ -171,7 +202,7 @@ func (x *Indexer) receipt(d *store.Detail, template *assemble.Resolved) (*Receip
 func (x *Indexer) Resolve(ctx context.Context, r Ref) (Ref, error) {
 	var out Ref
 	err := x.Ask(ctx, func(v *store.View) error {
-		run, err := x.run(v, r.Run, true)
+		run, err := x.run(v, r.Run)
 		if err != nil {
 			return err
 		}
@@ -181,7 +212,7 @@ func (x *Indexer) Resolve(ctx context.Context, r Ref) (Ref, error) {
 		}
 		prefix := jsjson.SortKey(nil, []byte(r.Operation))
 		if len(prefix) == 0 {
-			return operationNotFound(r)
+			return x.operationNotFound(r, run)
 		}
 		d, err := v.Operation(run.No, prefix)
 		if err != nil || d != nil {
@@ -193,7 +224,7 @@ func (x *Indexer) Resolve(ctx context.Context, r Ref) (Ref, error) {
 		}
 		switch len(keys) {
 		case 0:
-			return operationNotFound(r)
+			return x.operationNotFound(r, run)
 		case 1:
 			out.Operation = string(jsjson.FromSortKey(nil, keys[0]))
 			return nil

@@ -58,6 +58,11 @@ func (x *Indexer) damage(v *store.View, run int64, limit int) ([]Damage, int, er
 	return out, total, nil
 }
 
+// damaged tells whether a run is among those that damage names.
+func (x *Indexer) damaged(r *store.Run) bool {
+	return r.Faults > 0 || r.Twin || x.tornIsDamage(r.Torn, r.Stat.MtimeNs)
+}
+
 // tornIsDamage tells whether what stands after a run's last newline counts as
 // damage: a whole object, or anything nobody has finished for a while.
 func (x *Indexer) tornIsDamage(torn, mtimeNs int64) bool {

@@ -344,6 +344,26 @@ func TestOperationsWithHugeIDsAreAllReached(t *testing.T) {
 	}
 }
 
+// The newest run holds nothing that can be read, and the answer is about it all the
+// same: from the run before, all would look sound.
+func TestADamagedLatestRunIsNotPassedOver(t *testing.T) {
+	root := t.TempDir()
+	writeRun(t, root, "1", recorded("e1", "op", "2026-01-01T00:00:00.000Z"))
+	if err := os.WriteFile(filepath.Join(root, "events", "2.ndjson"), []byte("what\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x := openRoot(t, root)
+	got, isError := ask(t, x, "list_operations", `{"run":"latest"}`)
+	want := `{"operations":[],"runs_scanned":1,"damaged_runs":[{"run_id":"2","line":1,"reason":"the line is not one JSON value"}],"damaged_total":1}`
+	if isError || string(got.Structured) != want || !strings.Contains(got.Content[0].Text, `1 damaged run: operations may be missing; first "2"`) {
+		t.Errorf("%s\n%s", got.Structured, got.Content[0].Text)
+	}
+	got, isError = ask(t, x, "get_receipt", `{"run_id":"2","operation_id":"op"}`)
+	if !isError || !strings.HasPrefix(got.Content[0].Text, `E_OPERATION_NOT_FOUND: run "2" is damaged, and nothing of it that can be read has operation "op"`) {
+		t.Errorf("%s", got.Content[0].Text)
+	}
+}
+
 func TestRefusalsOfTheRealIndexAreWorded(t *testing.T) {
 	x, root := openRuns(t, "../testdata/runs/03-insufficient-funds")
 	all, _ := rows(t, x, "")

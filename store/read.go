@@ -158,6 +158,12 @@ func (v *View) Latest(withOperations bool) (*Run, error) {
 	return v.oneRun(v.ctx, "operations >= ? ORDER BY file_key DESC LIMIT 1", int64(boolInt(withOperations)))
 }
 
+// DamagedAfter gives the runs after a place of the listing that have a fault, a twin
+// or an incomplete line, the last first. A nil place is before all of them.
+func (v *View) DamagedAfter(fileKey []byte) ([]Run, error) {
+	return v.runs(v.ctx, "WHERE file_key > coalesce(?, x'') AND (faults > 0 OR twin > 0 OR torn > 0) ORDER BY file_key DESC", fileKey)
+}
+
 // Totals are what the index holds in all.
 type Totals struct {
 	Runs       int64 `db:"runs"`

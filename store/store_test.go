@@ -296,6 +296,7 @@ func TestNoQuestionScansThePast(t *testing.T) {
 		"a run by id":           func(v *View) error { _, err := v.RunsByKey([]byte("r1.ndjson")); return err },
 		"a run by file":         func(v *View) error { _, err := v.RunByFile([]byte("r1.ndjson")); return err },
 		"the latest run":        func(v *View) error { _, err := v.Latest(false); return err },
+		"damage after a run":    func(v *View) error { _, err := v.DamagedAfter([]byte("r1.ndjson")); return err },
 		"damaged runs":          func(v *View) error { _, err := v.FirstFaults(0, 5); return err },
 		"torn runs":             func(v *View) error { _, err := v.Torn(0); return err },
 		"a word":                func(v *View) error { _, err := v.Word("0xa"); return err },

@@ -41,7 +41,7 @@ explain take as well, and columns are left out; --json has everything.`,
 	o.rootOptions.flags(f)
 	templateFlag(f, &o.query.Template, " of list")
 	f.Lookup("template").Usage = "template to judge by"
-	f.StringVar(&o.query.Run, "run", "", "only this run: an id, run:<id> or latest (the last by file name)")
+	f.StringVar(&o.query.Run, "run", "", "only this run: an id, run:<id> or latest (the last by file name that is not empty)")
 	f.StringVar(&o.query.Completeness, "completeness", "", "only full or only partial operations")
 	f.StringVar(&o.query.Counterparty, "counterparty", "", "only payments to this address, host or URL")
 	f.StringVar(&o.query.Settlement, "settlement", "", "only payments that are settled, failed, unknown, pending or none")
