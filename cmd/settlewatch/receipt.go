@@ -30,9 +30,9 @@ func (o *receiptOptions) bind(c *cobra.Command) {
 }
 
 const operandsHelp = `
-RUN is a run id, run:<id> or latest, the last run by file name; latest is meant where RUN is
-left out. OPERATION is an operation id, or the beginning of one if only one operation of the
-run begins so.`
+RUN is a run id, run:<id> or latest, the last run by file name that is not empty; latest is
+meant where RUN is left out. OPERATION is an operation id, or the beginning of one if only
+one operation of the run begins so.`
 
 func (a *app) receipt() *cobra.Command {
 	var o receiptOptions
@@ -47,6 +47,10 @@ format stores it.
 		return a.withReceipt(ctx, o, args, func(x *ingest.Indexer, r *ingest.Receipt) error {
 			if o.json {
 				a.out.Write(append(r.Append(nil, 2, 0), '\n'))
+				if r.Damaged {
+					// The bytes are those of a stored receipt, which has no place for it.
+					a.note("note: run %s has lines that cannot be read; this receipt holds the sound ones. try: settlewatch status%s", plain.Quote(r.Run, plain.Detail), o.repeat())
+				}
 				return nil
 			}
 			a.showReceipt(r, a.resolutions(ctx, x, r.Ref)[0])
