@@ -396,9 +396,11 @@ func (a *applier) operation(tx *store.Tx, b *batch, run *store.Run, d *delta, ty
 			op.Shape = slices.Insert(op.Shape, i, typ)
 		}
 	}
-	if k.stored, err = tx.Put(op, old); err != nil {
-		return err
+	stored, err := tx.Put(op, old)
+	if err != nil {
+		return err // what is remembered of k stays whole until it is forgotten
 	}
+	k.stored = stored
 	links.changed(s)
 	for _, h := range op.Hashes {
 		links.hashes[h] = true
@@ -426,15 +428,19 @@ func (a *applier) operation(tx *store.Tx, b *batch, run *store.Run, d *delta, ty
 // merge adds a delta's facts to those of an operation already there and
 // completes op from both.
 func (a *applier) merge(tx *store.Tx, run *store.Run, k *keptOp, d *delta, op *store.Operation, links *linkWork) (*payment.Summary, error) {
+	before := k.summary()
 	if run.Answers > 0 {
-		links.changed(k.summary())
+		links.changed(before)
+	}
+	for _, h := range hashesOf(before) {
+		links.hashes[h] = true
 	}
 	k.noHook, k.own = op.NoHook, nil
 	k.state.Merge(&d.facts)
 	own := k.summary()
 	s := own
 	if k.linked {
-		if err := a.unlinkMade(tx, k.stored.No, k, links); err != nil {
+		if err := a.unlinkMoved(tx, k.stored.No, before, own, links); err != nil {
 			return nil, err
 		}
 		o, err := a.outside(tx, k.stored.No, k)
@@ -448,17 +454,18 @@ func (a *applier) merge(tx *store.Tx, run *store.Run, k *keptOp, d *delta, op *s
 	return s, nil
 }
 
-// unlinkMade takes the links of an operation's answers back once it has a
-// payment of its own: they are no longer without one.
-func (a *applier) unlinkMade(tx *store.Tx, no int64, k *keptOp, links *linkWork) error {
+// unlinkMoved takes the links of an operation's answers back where these are not the
+// ones they were: it has a payment of its own now, or an answer that came later stands
+// before others and they are counted anew.
+func (a *applier) unlinkMoved(tx *store.Tx, no int64, before, now *payment.Summary, links *linkWork) error {
+	if n := len(before.Answers); n <= len(now.Answers) && slices.EqualFunc(before.Answers, now.Answers[:n], func(a, b payment.Answer) bool { return a.Key.Compare(b.Key) == 0 }) {
+		return nil
+	}
 	from, err := tx.LinksFrom(no)
 	if err != nil {
 		return err
 	}
 	for _, l := range from {
-		if k.answer(l.N) != nil {
-			continue
-		}
 		if err := tx.DropLink(l.Op, l.N); err != nil {
 			return err
 		}

@@ -1,6 +1,8 @@
 package ingest
 
 import (
+	"slices"
+
 	"github.com/settlewatch/settlewatch/assemble/jsjson"
 	"github.com/settlewatch/settlewatch/guard/payment"
 	"github.com/settlewatch/settlewatch/store"
@@ -52,22 +54,24 @@ func complete(op *store.Operation, s, own *payment.Summary) {
 			op.Payments = append(op.Payments, row)
 		}
 	}
-	unsettled := false
 	for i := range own.Payments {
-		p := &own.Payments[i]
-		c, ok := p.Candidate()
-		if !ok {
-			continue
-		}
-		unsettled = unsettled || !p.Paired
-		if !p.Answered {
+		if c, ok := own.Payments[i].Candidate(); ok && !own.Payments[i].Answered {
 			op.Candidates = append(op.Candidates, store.Candidate{N: i, Until: c.Until()})
 		}
 	}
 	for i := range own.Answers {
 		op.Answers = append(op.Answers, store.Answer{N: i, AtKey: jsjson.SortKey(nil, own.Answers[i].Key.At)})
 	}
-	if unsettled || len(own.Answers) > 0 {
-		op.Hashes = own.Transactions
+	op.Hashes = hashesOf(own)
+}
+
+// hashesOf are the transactions by which an operation may be linked across runs.
+func hashesOf(own *payment.Summary) []string {
+	if len(own.Answers) > 0 || slices.ContainsFunc(own.Payments, func(p payment.Payment) bool {
+		_, ok := p.Candidate()
+		return ok && !p.Paired
+	}) {
+		return own.Transactions
 	}
+	return nil
 }

@@ -495,6 +495,9 @@ func (a *applier) rewrite(tx *store.Tx, no int64) error {
 	op := &store.Operation{Run: old.Run, Key: old.Key, Shape: old.Shape(), Last: old.Last, Events: old.Events,
 		Spans: old.Spans, CRC: old.CRC, NoHook: old.NoHook}
 	complete(op, &s, k.summary())
-	k.stored, err = tx.Put(op, old)
+	stored, err := tx.Put(op, old)
+	if err == nil {
+		k.stored = stored
+	}
 	return err
 }

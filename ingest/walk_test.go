@@ -327,6 +327,34 @@ func TestALinkIsMadeAgainWhenWhatStoodInItsWayGoes(t *testing.T) {
 	}
 }
 
+// Operations come to have answers of their own, another hash, or an answer that is
+// earlier than those they have: whatever was linked before, the index is in the end what
+// it would be if it were made now.
+func TestLinksFollowFromTheFilesWhateverCameFirst(t *testing.T) {
+	for seed := range uint64(60) / slowly {
+		r := rand.New(rand.NewPCG(seed, 5))
+		root, path := newRoot(t)
+		x := open(t, root)
+		for range 4 + r.IntN(8) {
+			run, op := fmt.Sprintf("r%d.ndjson", r.IntN(2)), fmt.Sprintf("op%d", r.IntN(3))
+			kind := []string{"submitted", "settle.failed", "responded"}[r.IntN(3)]
+			event := line(op, r.IntN(20), kind)
+			if kind != "submitted" {
+				event = settle(event, []string{"", "0xa", "0xb"}[r.IntN(3)], kind == "responded")
+			}
+			appendTo(t, path(run), strings.Replace(event, `"x402_version":2,`, `"x402_version":2,"resource":{"url":"https://s.example/x"},`, 1))
+			if r.IntN(4) > 0 {
+				if err := x.Sync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if mustBeSound(t, x); t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
 // What one process remembers of an operation is worth nothing once another has
 // written: a link across runs would write the older state back.
 func TestALinkWritesNoStaleOperationBack(t *testing.T) {
