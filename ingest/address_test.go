@@ -195,7 +195,8 @@ func TestAnAnswerInNoOperationIsShownOnThePaymentItCloses(t *testing.T) {
 	mustBeSound(t, x)
 }
 
-func TestTheEventsDirectoryIsResolvedOnce(t *testing.T) {
+// Neither the files it led to before nor those it leads to now are answered for.
+func TestALinkToTheEventsThatLeadsElsewhereLaterIsAnError(t *testing.T) {
 	root, elsewhere := t.TempDir(), t.TempDir()
 	for _, dir := range []string{"one", "two"} {
 		if err := os.Mkdir(filepath.Join(elsewhere, dir), 0o755); err != nil {
@@ -213,7 +214,14 @@ func TestTheEventsDirectoryIsResolvedOnce(t *testing.T) {
 	if err := os.Symlink(filepath.Join(elsewhere, "two"), link); err != nil {
 		t.Fatal(err)
 	}
-	x.needFull.Store(true)
+	_, err := x.List(t.Context(), Query{})
+	if got := errcode.Of(err); got == nil || got.Code != errcode.Root || !strings.Contains(got.Message, "leads elsewhere now") {
+		t.Errorf("the answer is %v", err)
+	}
+	_ = os.Remove(link)
+	if err := os.Symlink(filepath.Join(elsewhere, "one"), link); err != nil {
+		t.Fatal(err)
+	}
 	wantOperations(t, x, "one/one")
 }
 

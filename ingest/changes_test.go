@@ -354,8 +354,10 @@ func TestTheIndexMayVanishOrBreakAtAnyMoment(t *testing.T) {
 		"replaced by a newer schema": func(t *testing.T, root string) {
 			inDB(t, index(root), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, 1)")
 		},
+		"cut within its header":             func(t *testing.T, root string) { _ = os.Truncate(index(root), 100) },
 		"cut to nothing by another program": func(t *testing.T, root string) { _ = os.Truncate(index(root), 0) },
 		"a table dropped":                   func(t *testing.T, root string) { inDB(t, index(root), "DROP TABLE payments") },
+		"another table dropped":             func(t *testing.T, root string) { inDB(t, index(root), "DROP TABLE operations") },
 		"rows of it deleted and the runs forgotten": func(t *testing.T, root string) {
 			inDB(t, index(root), "DELETE FROM runs")
 		},
@@ -379,9 +381,14 @@ func TestTheIndexMayVanishOrBreakAtAnyMoment(t *testing.T) {
 				if got := strings.Join(operations(t, x), " "); got != want {
 					t.Errorf("answers changed: %d bytes instead of %d", len(got), len(want))
 				}
-				appendTo(t, path("r.ndjson"), line("late", 5000, "submitted"))
-				if got := operations(t, x); got[0] != "r/late" {
+				appendTo(t, path("r.ndjson"), line("op0299", 4999, "submitted")) // which is remembered
+				if got := operations(t, x); got[0] != "r/op0299" {
 					t.Errorf("what was written afterwards is missing: %s", got[0])
+				}
+				do(t, root)
+				appendTo(t, path("r.ndjson"), settle(line("op0299", 5000, "responded"), "0xa", true)+line("late", 5001, "submitted"))
+				if got := operations(t, x); got[0] != "r/late" {
+					t.Errorf("what was written after it broke again is missing: %s", got[0])
 				}
 			})
 		}

@@ -506,8 +506,10 @@ func (x *Indexer) over(ctx context.Context, get func(ctx context.Context, try in
 			if err != nil {
 				return err
 			}
-			if gone, err := v.Gone(); err != nil || generation != on.generation || gone != on.gone {
-				return errors.Join(err, errRefilled)
+			if gone, err := v.Gone(); err != nil {
+				return err
+			} else if generation != on.generation || gone != on.gone {
+				return errRefilled
 			}
 			return fn(v)
 		})

@@ -161,17 +161,42 @@ func (x *Indexer) settled() (err error) {
 func (x *Indexer) forgetHints() { x.fullPassAt = x.now().Add(-2 * fullPassEvery) }
 
 // openEvents opens the events directory, which may be a link: it is resolved
-// once, when it is first seen, and nothing below it is ever followed.
+// once, when it is first seen, and nothing below it is ever followed. One that leads
+// elsewhere later is an error.
 func (x *Indexer) openEvents() (*safefile.Dir, error) {
 	real, err := x.eventsDir()
 	if err != nil {
 		return nil, err
 	}
 	dir, err := safefile.OpenDir(real)
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return dir, err
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if err == nil && real != x.events {
+		// Files of another directory than the one that is named now would be answered for.
+		if err = sameDirectory(x.events, real); err != nil {
+			_ = dir.Close()
+		}
+	}
+	if err == nil {
+		return dir, nil
+	}
+	if errors.As(err, new(*errcode.Error)) {
+		return nil, err
 	}
 	return nil, errcode.Wrap(err, errcode.Root, "make events/ a directory this user can read", "open the events directory of the root")
+}
+
+func sameDirectory(a, b string) error {
+	first, err := os.Stat(a)
+	if err != nil {
+		return err
+	}
+	second, err := os.Stat(b)
+	if err == nil && !os.SameFile(first, second) {
+		err = errcode.New(errcode.Root, "lead it back, or start anew to go on with what it names now", "%q led to %q when it was first seen, and leads elsewhere now", a, b)
+	}
+	return err
 }
 
 func (x *Indexer) eventsDir() (string, error) {
@@ -209,8 +234,10 @@ func (x *Indexer) named(ctx context.Context, ix *store.Index, dir *safefile.Dir,
 	err := ix.Read(ctx, func(v *store.View) error {
 		// An index that was filled anew by another process may lack what we were
 		// told of and passed on to the old one.
-		if generation, _, err := v.Meta(); err != nil || generation != x.generation {
-			return errors.Join(err, errRefilled)
+		if generation, _, err := v.Meta(); err != nil {
+			return err
+		} else if generation != x.generation {
+			return errRefilled
 		}
 		for _, name := range names {
 			run, err := v.RunByFile([]byte(name))
@@ -322,8 +349,10 @@ func (x *Indexer) all(ctx context.Context, ix *store.Index, dir *safefile.Dir) (
 	})
 
 	err = ix.Read(ctx, func(v *store.View) error {
-		if now, _, err := v.Meta(); err != nil || now != s.generation {
-			return errors.Join(err, errStale)
+		if now, _, err := v.Meta(); err != nil {
+			return err
+		} else if now != s.generation {
+			return errStale
 		}
 		for _, i := range changed {
 			j := job{file: names[i], info: infos[i], verify: true}

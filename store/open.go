@@ -324,6 +324,10 @@ func regular(path string) (os.FileInfo, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%w: %s is no regular file", ErrUnusable, filepath.Base(path))
 	}
+	if n := info.Size(); n > 0 && n < headerSize {
+		// SQLite would find the rest in a write-ahead log that another process keeps.
+		return nil, fmt.Errorf("%w: %s is cut short", ErrUnusable, filepath.Base(path))
+	}
 	return info, nil
 }
 
@@ -345,7 +349,7 @@ func classify(err error) error {
 	case sqlite3.SQLITE_IOERR:
 		// A file cut short or deleted under the handle reads as an I/O error.
 		switch e.Code() {
-		case sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_FSTAT:
+		case sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_FSTAT, sqlite3.SQLITE_IOERR_IN_PAGE:
 			return fmt.Errorf("%w: %w", ErrUnusable, err)
 		}
 	case sqlite3.SQLITE_ERROR:
