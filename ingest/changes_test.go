@@ -13,6 +13,7 @@ import (
 
 	_ "modernc.org/sqlite"
 
+	"github.com/settlewatch/settlewatch/internal/errcode"
 	"github.com/settlewatch/settlewatch/internal/safefile"
 	"github.com/settlewatch/settlewatch/store"
 )
@@ -529,4 +530,21 @@ func TestProcessesThatRaceForTheSameRunFilesAllGetOn(t *testing.T) {
 	if gone := lastGone(t, xs[0]); gone != 0 {
 		t.Errorf("transaction %d removed a run", gone)
 	}
+}
+
+func TestAReindexThatCannotStaySaysSo(t *testing.T) {
+	root, path := newRoot(t)
+	write(t, path("r.ndjson"), line("a", 1, "submitted"))
+	file := filepath.Join(root, "file")
+	write(t, file, "")
+	x, err := Open(t.Context(), Options{Root: root, Index: filepath.Join(file, "index.db"), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	wantOperations(t, x, "r/a")
+	if _, err := x.Reindex(t.Context(), nil); errcode.Of(err) == nil || errcode.Of(err).Code != errcode.Index {
+		t.Errorf("it ends with %v", err)
+	}
+	wantOperations(t, x, "r/a")
 }

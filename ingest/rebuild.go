@@ -14,7 +14,7 @@ import (
 
 // Reindex fills the index anew from the run files, in one transaction: readers
 // see the old rows until all the new ones are there. Several at once wait for
-// each other.
+// each other. Where the usual place cannot be written it is an error.
 func (x *Indexer) Reindex(ctx context.Context, report func(Progress)) (Counts, error) {
 	if x.o.Rewritten != nil && !x.empty(ctx) {
 		// What has vanished from the run files is told before it is forgotten. An
@@ -52,6 +52,14 @@ func (x *Indexer) Reindex(ctx context.Context, report func(Progress)) (Counts, e
 	}
 	x.forgetHints()
 	ix, err := x.handle(ctx)
+	if err != nil {
+		return Counts{}, err
+	}
+	if x.mu.Lock(); x.private != "" && !x.provisional {
+		err = errcode.New(errcode.Index, "free space on its disk, or name a writable place with --index",
+			"the index at %q cannot be written: a private one was filled, which goes with this process", x.path)
+	}
+	x.mu.Unlock()
 	if err != nil {
 		return Counts{}, err
 	}
