@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -547,4 +548,29 @@ func TestAReindexThatCannotStaySaysSo(t *testing.T) {
 		t.Errorf("it ends with %v", err)
 	}
 	wantOperations(t, x, "r/a")
+}
+
+func TestThePrivateIndexOfAKilledProcessIsRemovedByTheNext(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	left := filepath.Join(os.TempDir(), privatePrefix+"left")
+	if err := os.Mkdir(left, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(left, privateLock), "")
+	root, path := newRoot(t)
+	write(t, path("r.ndjson"), line("a", 1, "submitted"))
+	file := filepath.Join(root, "file")
+	write(t, file, "")
+	for range 2 { // neither takes the other's for left behind
+		x, err := Open(t.Context(), Options{Root: root, Index: filepath.Join(file, "index.db"), Now: time.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		wantOperations(t, x, "r/a")
+	}
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), privatePrefix+"*"))
+	if len(dirs) != 2 || slices.Contains(dirs, left) {
+		t.Errorf("there are %v", dirs)
+	}
 }

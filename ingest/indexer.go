@@ -38,6 +38,7 @@ type Indexer struct {
 	privateAt   time.Time // when the usual place was last tried
 	provisional bool      // a private one serves because there are no events yet
 	private     string    // directory of a private index, "" while the usual place serves
+	privateLock *flock.Flock
 
 	// One pass over the run files at a time. A caller takes a ticket first;
 	// a pass serves every ticket given out before it began.
@@ -145,6 +146,7 @@ func (x *Indexer) dropHandle() error {
 	}
 	if x.private != "" {
 		_ = os.RemoveAll(x.private)
+		_ = x.privateLock.Close()
 		x.private = ""
 	}
 	return err
@@ -223,17 +225,44 @@ func (x *Indexer) openUsual(ctx context.Context) (*store.Index, error) {
 }
 
 func (x *Indexer) openPrivate(ctx context.Context) (*store.Index, error) {
-	dir, err := os.MkdirTemp("", "settlewatch-")
+	sweepPrivate()
+	dir, err := os.MkdirTemp("", privatePrefix)
 	if err != nil {
 		return nil, err
 	}
-	ix, err := store.Open(ctx, filepath.Join(dir, store.FileName()))
+	lock := flock.New(filepath.Join(dir, privateLock), flock.SetPermissions(0o600))
+	var ix *store.Index
+	if _, err = lock.TryLock(); err == nil {
+		ix, err = store.Open(ctx, filepath.Join(dir, store.FileName()))
+	}
 	if err != nil {
+		_ = lock.Close()
 		_ = os.RemoveAll(dir)
 		return nil, err
 	}
-	x.private, x.privateAt = dir, x.now()
+	x.private, x.privateLock, x.privateAt = dir, lock, x.now()
 	return ix, nil
+}
+
+// A private index stands in a directory of its own, with a lock that its process holds.
+const (
+	privatePrefix = "settlewatch-index-"
+	privateLock   = "lock"
+)
+
+// sweepPrivate removes private indexes of processes that were killed.
+func sweepPrivate() {
+	locks, _ := filepath.Glob(filepath.Join(os.TempDir(), privatePrefix+"*", privateLock))
+	for _, path := range locks {
+		if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
+			continue // the directory is everybody's
+		}
+		l := flock.New(path, flock.SetFlag(os.O_RDWR)) // no pipe can keep it waiting
+		if free, err := l.TryLock(); err == nil && free {
+			_ = os.RemoveAll(filepath.Dir(path))
+		}
+		_ = l.Close()
+	}
 }
 
 // lock takes the lock that whole-index work holds: setting a broken file
