@@ -34,6 +34,7 @@ type applier struct {
 	byNo       map[int64]opID // of the kept ones
 	run        *store.Run     // as last written; nil where that is not known
 	strays     *simplelru.LRU[int64, *keptOp]
+	common     map[string]bool            // hashes that very many operations name, and that link nothing
 	fresh      map[int64]map[uint64]int64 // run scanned from its start -> hash of key -> operation
 	seed       maphash.Seed
 	source     sourceReader
@@ -74,7 +75,7 @@ func (a *applier) forget() {
 	a.rev = -1
 	a.kept.Purge()
 	a.strays.Purge()
-	a.byNo, a.run = map[int64]opID{}, nil
+	a.byNo, a.run, a.common = map[int64]opID{}, nil, map[string]bool{}
 	a.fresh = map[int64]map[uint64]int64{}
 }
 
@@ -90,6 +91,7 @@ func (a *applier) enter(tx *store.Tx) {
 		a.kept.Purge()
 		a.strays.Purge()
 		a.run = nil
+		clear(a.common)
 	}
 	a.rev = tx.Rev()
 }

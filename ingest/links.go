@@ -248,8 +248,17 @@ func (w *linkWork) hash(h string) error {
 		return err
 	}
 	if len(ops) > hashLimit {
+		// Looking for links costs as much as operations name it, so it is done once.
+		if w.a.common[h] {
+			return nil
+		}
+		if len(w.a.common) >= keptOperations {
+			clear(w.a.common)
+		}
+		w.a.common[h] = true
 		return w.unlinkHash(h)
 	}
+	delete(w.a.common, h)
 	var answers []payment.LinkAnswer
 	var payments []payment.LinkPayment
 	var rows, places []store.Member
