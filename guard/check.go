@@ -116,7 +116,11 @@ func (g *Guard) judge(view *store.View, s *decision.State, ask *Ask, extra *asse
 		}
 		bodies = append(bodies, more...)
 	case Review:
-		if more := g.opened(q, record, v, now); more != nil {
+		more, err := g.opened(q, record, v, now)
+		if err != nil {
+			return nil, nil, err
+		}
+		if more != nil {
 			bodies = append(bodies, more)
 		}
 	case Block:
@@ -155,28 +159,36 @@ func (g *Guard) allowed(view *store.View, s *decision.State, ask *Ask, v *Verdic
 
 // opened gives the line that asks a person, nil when one is asked already or may
 // not be asked.
-func (g *Guard) opened(q *gathering, r *Record, v *Verdict, now time.Time) decision.Body {
+func (g *Guard) opened(q *gathering, r *Record, v *Verdict, now time.Time) (decision.Body, error) {
 	s, ask := q.s, q.ask
 	if v.NoReview() || ask.namesNobody() {
-		return nil
+		return nil, nil
 	}
 	if open := s.PendingFor(ask.Intent, now); open != nil {
 		v.ReviewID = open.ReviewID
 		v.Handoff = g.handoff(v.ReviewID)
-		return nil
+		return nil, nil
 	}
 	if id := usable(q, now); id != "" {
 		v.ReviewID = id
-		return nil
+		return nil, nil
 	}
 	if n := s.Pending(ask.Actor, now); n >= g.policy.MaxPendingReviews {
 		last := &v.Reasons[len(v.Reasons)-1]
 		last.Detail += fmt.Sprintf("; no review was opened, since %d are pending: decide some of them first", n)
-		return nil
+		return nil, nil
 	}
 	id, err := newID("r")
 	if err != nil {
-		return nil
+		return nil, err
+	}
+	var refs []decision.Ref
+	for _, reason := range v.Fired {
+		refs = append(refs, reason.Evidence...)
+	}
+	made, err := q.made(refs)
+	if err != nil {
+		return nil, err
 	}
 	facts, shown := Opening(g.policy, q.f, r, ask, v)
 	v.ReviewID = id
@@ -186,10 +198,10 @@ func (g *Guard) opened(q *gathering, r *Record, v *Verdict, now time.Time) decis
 		Counterparty: plain.Clean(ask.Request.Counterparty, plain.Detail),
 		Amount:       shownAmount(g.policy, ask), Asset: shownAsset(g.policy, ask),
 		PayTo: ask.PayTo, Resource: ask.Intent.Resource, Network: ask.Network,
-		Facts: facts, Shown: shown, Reasons: v.Fired,
+		Facts: facts, Shown: shown, Made: made, Reasons: v.Fired,
 		ExpiresAt:  now.Add(time.Duration(g.policy.ReviewExpiryHours) * time.Hour).UTC(),
 		PolicyHash: g.hash,
-	}
+	}, nil
 }
 
 // usable is the newest approved and unused review of the same intent, which answers

@@ -40,6 +40,8 @@ type Facts struct {
 	DamageTotal int          // runs
 	DamageCut   bool         // there is more than in Damage
 
+	Made []decision.Made // what payments the operations named above have; only where an approval is asked about
+
 	Gate *approval.Verdict // of the spend gate; nil when none is configured
 
 	FutureTime     bool // a payment looked at lies in the future

@@ -75,7 +75,39 @@ func (g *Guard) gather(v *store.View, s *decision.State, ask *Ask, extra *assemb
 			return nil, err
 		}
 	}
-	return q, nil
+	if ask.ReviewID != "" {
+		f := q.f
+		q.f.Made, err = q.made(slices.Concat(f.Open.Refs, f.Duplicate.Refs, f.Mixed.Refs, f.Unreadable.Refs, f.PayeeChanged.Refs))
+	}
+	return q, err
+}
+
+// made tells what payments operations have, each once.
+func (q *gathering) made(refs []decision.Ref) (all []decision.Made, err error) {
+	for _, r := range refs {
+		if !slices.ContainsFunc(all, func(m decision.Made) bool { return sameRef(m.Ref, r) }) {
+			all = append(all, decision.Made{Ref: r})
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	refs = refs[:0:0]
+	for _, m := range all {
+		refs = append(refs, m.Ref)
+	}
+	numbers, err := numbersOf(q.v, refs)
+	if err != nil {
+		return nil, err
+	}
+	made, err := q.v.Made(numbers)
+	for i, no := range numbers {
+		m := made[no]
+		if all[i].Payments = m.Payments; m.Payments > 0 && m.Newest < math.MaxInt64 {
+			all[i].Newest = &m.Newest
+		}
+	}
+	return all, err
 }
 
 // counts says how many operations there are with the counterparty, and how many of
@@ -390,7 +422,7 @@ func (q *gathering) gate() error {
 		Action: approval.ActionPay, Asset: q.g.policy.Assets[in.Asset].Symbol,
 		Amount: q.g.policy.Units(in.Asset, in.Amount), Committed: q.g.policy.Units(in.Asset, committed.String()),
 	})
-	if day.Unreadable > 0 && v.State == approval.Locked {
+	if day.Unreadable > 0 && v.State != approval.Blocked {
 		v.State = approval.HITLRequired
 		v.Reasons = append(v.Reasons, fmt.Sprintf("%s of today cannot be read, so the day cannot be added up", several64(day.Unreadable, "payment", "payments")))
 	}

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,15 +34,42 @@ func byWords(_ *question, _ *decision.Opened, now, then decision.Reason) bool {
 	return now.Detail == then.Detail
 }
 
-// byEvidence: no operation that was not shown. Where the list is cut, what is newer
-// comes first, and the total may not grow.
-func byEvidence(_ *question, _ *decision.Opened, now, then decision.Reason) bool {
+// byEvidence: no operation that was not shown, and none that was paid again since.
+// Where the list is cut, what is newer comes first, the total may not grow, and no
+// operation may have come: it could stand below the cut in the place of another.
+func byEvidence(q *question, o *decision.Opened, now, then decision.Reason) bool {
 	if max(now.Total, len(now.Evidence)) > max(then.Total, len(then.Evidence)) {
 		return false
+	}
+	if now.Total > len(now.Evidence) && !byTotals(q, o, decision.Reason{Rule: allOperations}, then) {
+		return false
+	}
+	for _, r := range now.Evidence {
+		if n, shown := madeBy(q.f.Made, r), madeBy(o.Made, r); n.Payments > shown.Payments || n.Payments > 0 && newest(n) > newest(shown) {
+			return false
+		}
 	}
 	return !slices.ContainsFunc(now.Evidence, func(r decision.Ref) bool {
 		return !slices.ContainsFunc(then.Evidence, func(s decision.Ref) bool { return sameRef(r, s) })
 	})
+}
+
+func madeBy(all []decision.Made, r decision.Ref) decision.Made {
+	for _, m := range all {
+		if sameRef(m.Ref, r) {
+			return m
+		}
+	}
+	return decision.Made{}
+}
+
+// newest is when the last payment was made; one whose time cannot be read may be later
+// than any.
+func newest(m decision.Made) int64 {
+	if m.Newest == nil {
+		return math.MaxInt64
+	}
+	return *m.Newest
 }
 
 func sameRef(a, b decision.Ref) bool {
@@ -58,7 +86,7 @@ func byTotals(q *question, o *decision.Opened, now, _ decision.Reason) bool {
 		}
 		found = true
 		for _, n := range counted {
-			if n.Count > then.Count || more(n.Spent, then.Spent) || more(n.Held, then.Held) {
+			if n.Count > then.Count || n.Unreadable > then.Unreadable || more(n.Spent, then.Spent) || more(n.Held, then.Held) {
 				return false
 			}
 		}
@@ -94,6 +122,8 @@ func (q *question) counted(rule string) []decision.Shown {
 	switch name, isLimit := strings.CutPrefix(rule, "limit:"); {
 	case rule == "per_counterparty_limit":
 		return []decision.Shown{tally(rule, q.f.Window)}
+	case rule == allOperations:
+		return []decision.Shown{{Rule: rule, Spent: "0", Held: "0", Count: int(q.f.Full + q.f.Partial)}}
 	case rule == "damaged_history":
 		return []decision.Shown{{Rule: rule, Spent: "0", Held: "0", Count: q.damaged()}}
 	case isLimit:
@@ -113,10 +143,12 @@ func (q *question) counted(rule string) []decision.Shown {
 	return nil
 }
 
-// tally may count a payment that cannot be summed twice: what matters is that one
-// more of them is more.
+// allOperations is what stands in the place of a rule where it was shown how many
+// operations with the counterparty there are in all.
+const allOperations = "history"
+
 func tally(rule string, w Window) decision.Shown {
-	return decision.Shown{Rule: rule, Spent: w.Spent, Held: w.Held, Count: int(w.Count + w.Holds + w.Unreadable)}
+	return decision.Shown{Rule: rule, Spent: w.Spent, Held: w.Held, Count: int(w.Count + w.Holds), Unreadable: int(w.Unreadable)}
 }
 
 func (q *question) approved(o *decision.Opened, waived []string) decision.Reason {
@@ -138,8 +170,10 @@ const (
 // A later approval waives up to these. Where v.NoReview there is nothing to open.
 func Opening(p *Policy, f *Facts, r *Record, a *Ask, v *Verdict) (facts []decision.Fact, all []decision.Shown) {
 	q := &question{p: p, f: f, r: r, a: a}
-	for _, reason := range v.Fired {
-		all = append(all, q.counted(reason.Rule)...)
+	for _, reason := range v.Fired { // history, whose count only evidence that is cut needs, stands last
+		if reason.Rule != allOperations || slices.ContainsFunc(v.Fired, func(r decision.Reason) bool { return r.Total > 0 }) {
+			all = append(all, q.counted(reason.Rule)...)
+		}
 	}
 	say := func(origin, name, value string) {
 		if value = plain.Clean(value, plain.Explanation); value != "" {

@@ -27,7 +27,7 @@ func everyKind() []entry {
 		{"", Policy{Path: "/etc/policy.json", Hash: testHash, Operators: []Operator{{Name: "alice", PublicKey: "AAAA"}}, Version: "1.0.0"}},
 		{"agent-1", Opened{
 			ReviewID: "r-1", Kind: "payment", Intent: in, Counterparty: "api.example.com", Amount: "1.5", Asset: "USDC", PayTo: in.Names[0], Resource: in.Resource, Network: "eip155:8453",
-			Facts: []Fact{{"amount", "1.5 USDC", "agent"}, {"spent", "0", "trace"}}, Shown: []Shown{{"per_counterparty_limit", "0", "0", 0}},
+			Facts: []Fact{{"amount", "1.5 USDC", "agent"}, {"spent", "0", "trace"}}, Shown: []Shown{{"per_counterparty_limit", "0", "0", 0, 0}},
 			Reasons:   []Reason{{"review_above", "1.5 is more than 1", nil, 0}, {"open_partial", "1 open", []Ref{{"run-1", &op}, {"run-1", nil}}, 21}},
 			ExpiresAt: start.Add(24 * time.Hour), PolicyHash: testHash,
 		}},

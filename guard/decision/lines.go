@@ -80,10 +80,18 @@ type Fact struct {
 // Shown is what a limit rule had counted when it was shown: an approval waives
 // the rule up to this.
 type Shown struct {
-	Rule  string `json:"rule"`
-	Spent string `json:"spent"` // atomic units
-	Held  string `json:"held"`  // atomic units
-	Count int    `json:"count"` // payments and holds
+	Rule       string `json:"rule"`
+	Spent      string `json:"spent"`                // atomic units
+	Held       string `json:"held"`                 // atomic units
+	Count      int    `json:"count"`                // payments and holds
+	Unreadable int    `json:"unreadable,omitempty"` // payments that the sums leave out
+}
+
+// Made is what payments an operation had when it was shown as evidence.
+type Made struct {
+	Ref
+	Payments int64  `json:"payments"`
+	Newest   *int64 `json:"newest,omitempty"` // unix milliseconds; nil where there is none, or a time is unreadable
 }
 
 // Covered is how far a run had been indexed.
@@ -160,6 +168,7 @@ type (
 		Network      string    `json:"network,omitempty"`
 		Facts        []Fact    `json:"facts"`
 		Shown        []Shown   `json:"shown,omitempty"`
+		Made         []Made    `json:"made,omitempty"` // operations that are evidence
 		Reasons      []Reason  `json:"reasons"`
 		ExpiresAt    time.Time `json:"expires_at"`
 		PolicyHash   string    `json:"policy_hash"`
