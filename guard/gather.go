@@ -286,22 +286,31 @@ func (q *gathering) hasPolicy(asset int64) bool {
 	return ok
 }
 
-// evidence fills in operations by number, each once.
-func (q *gathering) evidence(e *Evidence, ops []int64) {
-	seen := make(map[int64]bool, len(ops))
-	for _, op := range ops {
-		if seen[op] {
-			continue
+// evidence fills in the operations of payments that come newest first, each once. Which
+// of one instant come first must not depend on the index: an approval stands for these.
+func (q *gathering) evidence(e *Evidence, paid []store.Paid) error {
+	seen := make(map[int64]bool, len(paid))
+	each := make([]store.Paid, 0, len(paid))
+	for _, p := range paid {
+		if !seen[p.Op] {
+			seen[p.Op] = true
+			each = append(each, p)
 		}
-		seen[op] = true
+	}
+	if err := q.v.TellApart(each, maxEvidence); err != nil {
+		return err
+	}
+	for _, p := range each {
 		if e.Total < maxEvidence {
-			r, err := q.address(op)
-			if err == nil {
-				e.Refs = append(e.Refs, r)
+			r, err := q.address(p.Op)
+			if err != nil {
+				return err
 			}
+			e.Refs = append(e.Refs, r)
 		}
 		e.Total++
 	}
+	return nil
 }
 
 // neverSeen and the numbers below it stand for assets that have none in the index.
@@ -370,11 +379,9 @@ func (q *gathering) payee() error {
 		if err != nil {
 			return err
 		}
-		ops := make([]int64, len(last))
-		for i := range last {
-			ops[i] = last[i].Op
+		if err := q.evidence(&q.f.PayeeChanged, last); err != nil {
+			return err
 		}
-		q.evidence(&q.f.PayeeChanged, ops)
 	}
 	return nil
 }

@@ -41,7 +41,9 @@ func (q *gathering) windows() error {
 	if err != nil {
 		return err
 	}
-	q.doubts(spent.rows, longest)
+	if err := q.doubts(spent.rows, longest); err != nil {
+		return err
+	}
 	q.f.Limits = make([]Window, len(p.Limits))
 	for i := range p.Limits {
 		if q.f.Limits[i], err = q.limit(&p.Limits[i], own); err != nil {
@@ -141,9 +143,9 @@ func (q *gathering) held(w *Window, asset string, belongs func(*decision.Intent)
 }
 
 // doubts names what the sums of the counterparty's window had to leave out.
-func (q *gathering) doubts(paid []weighed, hours int) {
+func (q *gathering) doubts(paid []weighed, hours int) error {
 	since := q.since(hours)
-	var mixed, unreadable []int64
+	var mixed, unreadable []store.Paid
 	known := map[int64]bool{}
 	for i := len(paid) - 1; i >= 0; i-- { // newest first
 		p := &paid[i]
@@ -152,7 +154,7 @@ func (q *gathering) doubts(paid []weighed, hours int) {
 		switch {
 		case !p.inside(since):
 		case !p.readable:
-			unreadable = append(unreadable, p.Op)
+			unreadable = append(unreadable, *p.Paid)
 		case p.Asset == q.asset:
 		default:
 			own, ok := known[p.Asset]
@@ -161,12 +163,14 @@ func (q *gathering) doubts(paid []weighed, hours int) {
 				known[p.Asset] = own
 			}
 			if !own {
-				mixed = append(mixed, p.Op)
+				mixed = append(mixed, *p.Paid)
 			}
 		}
 	}
-	q.evidence(&q.f.Mixed, mixed)
-	q.evidence(&q.f.Unreadable, unreadable)
+	if err := q.evidence(&q.f.Mixed, mixed); err != nil {
+		return err
+	}
+	return q.evidence(&q.f.Unreadable, unreadable)
 }
 
 // about reports whether a limit is about payments in the asset asked about.

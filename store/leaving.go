@@ -20,7 +20,7 @@ type Scope struct {
 const AnyAsset = -1
 
 // Leaving gives the payments of a scope that are later than `since`, oldest first,
-// so in the order in which they leave a window. Those without a readable time never
+// so in the order in which they leave a window, those of one instant as tellApart has it. Those without a readable time never
 // do. It reads little more than is taken.
 func (v *View) Leaving(s Scope, since int64) iter.Seq2[Paid, error] {
 	return func(yield func(Paid, error) bool) {
@@ -41,10 +41,18 @@ func (v *View) Leaving(s Scope, since int64) iter.Seq2[Paid, error] {
 				yield(Paid{}, err)
 				return
 			}
-			for _, p := range rows {
-				if !yield(p, nil) {
+			for some := n; len(rows) > 0; some *= 4 {
+				some = endOfInstant(rows, some)
+				if err := v.tellApart(rows[:some], some, 1); err != nil {
+					yield(Paid{}, err)
 					return
 				}
+				for _, p := range rows[:some] {
+					if !yield(p, nil) {
+						return
+					}
+				}
+				rows = rows[some:]
 			}
 			if to == noTime {
 				return
@@ -52,6 +60,15 @@ func (v *View) Leaving(s Scope, since int64) iter.Seq2[Paid, error] {
 			after = to
 		}
 	}
+}
+
+// endOfInstant is so many of the payments, and the others of the last one's instant.
+func endOfInstant(byTime []Paid, n int) int {
+	n = min(n, len(byTime))
+	for n < len(byTime) && byTime[n].At == byTime[n-1].At {
+		n++
+	}
+	return n
 }
 
 // The functions behind Leaving give the payments of a stretch of time from `after`

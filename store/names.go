@@ -345,18 +345,20 @@ type OperationRef struct {
 	Run, Op []byte // an empty Op is the null operation
 	Stray   bool   // an answer in no operation: Op means nothing
 	offset  int64  // of a stray, in its run file
+	file    []byte // the file name in sortable form
 }
 
 // OperationRefs gives the ids of operations by number; one that is gone is left out.
 func (v *View) OperationRefs(ops []int64) (map[int64]OperationRef, error) {
 	refs := make(map[int64]OperationRef, len(ops))
-	err := v.scan(v.ctx, `SELECT o.op_no, r.run_key, o.op_key, NULL FROM json_each(?1) j CROSS JOIN operations o ON o.op_no = j.value CROSS JOIN runs r ON r.run_no = o.run_no WHERE j.value > 0
-		UNION ALL SELECT -s.stray_no, r.run_key, NULL, s.offset FROM json_each(?1) j CROSS JOIN strays s ON s.stray_no = -j.value CROSS JOIN runs r ON r.run_no = s.run_no WHERE j.value < 0`,
+	err := v.scan(v.ctx, `SELECT o.op_no, r.run_key, o.op_key, NULL, r.file_key FROM json_each(?1) j CROSS JOIN operations o ON o.op_no = j.value CROSS JOIN runs r ON r.run_no = o.run_no WHERE j.value > 0
+		UNION ALL SELECT -s.stray_no, r.run_key, NULL, s.offset, r.file_key FROM json_each(?1) j CROSS JOIN strays s ON s.stray_no = -j.value CROSS JOIN runs r ON r.run_no = s.run_no WHERE j.value < 0`,
 		[]any{list(distinct(slices.Clone(ops)))}, func(row []driver.Value) error {
 			r := OperationRef{Stray: row[3] != nil, offset: integer(row[3])}
 			run, _ := row[1].([]byte)
 			op, _ := row[2].([]byte)
-			r.Run = slices.Clone(run)
+			file, _ := row[4].([]byte)
+			r.Run, r.file = slices.Clone(run), slices.Clone(file)
 			if !r.Stray {
 				r.Op = slices.Clone(unpackKey(op))
 			}

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"database/sql/driver"
@@ -173,10 +172,15 @@ func (v *View) payments(query string, args ...any) (out []Paid, err error) {
 }
 
 // whole makes one of the rows that a payment with several names has: those that were
-// found, and the other ones.
+// found, and the other ones. It sorts by compareTime.
 func (v *View) whole(found []Paid) ([]Paid, error) {
 	slices.SortFunc(found, func(a, b Paid) int { return cmp.Or(a.compareTime(&b), cmp.Compare(a.Flags, b.Flags)) })
 	found = slices.CompactFunc(found, func(a, b Paid) bool { return a.Op == b.Op && a.N == b.N })
+	return found, v.complement(found)
+}
+
+// complement gives payments with several names, each there once, the other ones.
+func (v *View) complement(found []Paid) error {
 	var ops []int64
 	for i := range found {
 		if found[i].Flags&pay.FlagSeveral != 0 {
@@ -184,26 +188,22 @@ func (v *View) whole(found []Paid) ([]Paid, error) {
 		}
 	}
 	if len(ops) == 0 {
-		return found, nil
+		return nil
 	}
 	all, err := v.PaymentsOfOperations(distinct(ops))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	type id struct {
-		op int64
-		n  int
-	}
-	byID := make(map[id]*Paid, len(all))
+	byID := make(map[paidID]*Paid, len(all))
 	for i := range all {
-		byID[id{all[i].Op, all[i].N}] = &all[i]
+		byID[thePayment(&all[i])] = &all[i]
 	}
 	for i := range found {
-		if p := byID[id{found[i].Op, found[i].N}]; p != nil {
+		if p := byID[thePayment(&found[i])]; p != nil {
 			found[i] = *p
 		}
 	}
-	return found, nil
+	return nil
 }
 
 // distinct sorts numbers and drops those that come twice.
@@ -369,42 +369,22 @@ func (v *View) eachAsset(resource int64, fn func(asset int64) error) error {
 // settlement was reported for and that can be summed, newest first (guard contract,
 // section 1, price_drift).
 func (v *View) LastSettled(resource, asset int64, limit int) ([]Paid, error) {
-	return v.newest(limit, func(n int) ([]Paid, error) {
+	return v.newest(limit, noTime, func(from, to int64, n int) ([]Paid, error) {
 		return v.payments("SELECT "+paidColumns+` FROM payments p INDEXED BY payments_by_resource WHERE p.resource = ? AND p.asset = ? AND p.priced = 1
-			ORDER BY p.at DESC, p.op_no DESC, p.i DESC LIMIT ?`, resource, asset, int64(n))
-	}, func(a, b *Paid) bool { return a.Op == b.Op && a.N == b.N })
-}
-
-// newest takes the first so many different ones of what fetch gives, newest first.
-func (v *View) newest(limit int, fetch func(n int) ([]Paid, error), same func(a, b *Paid) bool) ([]Paid, error) {
-	for n := limit; ; n *= 4 {
-		rows, err := fetch(n)
-		if err != nil {
-			return nil, err
-		}
-		more := len(rows) == n
-		out := rows[:0]
-		for _, p := range rows {
-			if !slices.ContainsFunc(out, func(o Paid) bool { return same(&o, &p) }) {
-				out = append(out, p)
-			}
-		}
-		if len(out) < limit && more {
-			continue
-		}
-		out = out[:min(limit, len(out))]
-		byTime, err := v.whole(out)
-		slices.Reverse(byTime)
-		return byTime, err
-	}
+			AND p.at BETWEEN ? AND ? ORDER BY p.at DESC LIMIT ?`, resource, asset, from, to, int64(n))
+	}, thePayment)
 }
 
 // LastPaid gives the newest payments to a host, newest first, at most limit
 // operations.
 func (v *View) LastPaid(host int64, limit int) ([]Paid, error) {
-	return v.newest(limit, func(n int) ([]Paid, error) {
-		return v.payments("SELECT "+paidColumns+" FROM payments p INDEXED BY payments_by_host WHERE p.host = ? ORDER BY p.at DESC, p.op_no DESC, p.i DESC LIMIT ?", host, int64(n))
-	}, func(a, b *Paid) bool { return a.Op == b.Op })
+	return v.newest(limit, noTime, v.paidBy("host", host), theOperation)
+}
+
+// paidBy gives the payments with a name, which stands in the column payee or host.
+func (v *View) paidBy(column string, name int64) stretchOf {
+	query := "SELECT " + paidColumns + " FROM payments p INDEXED BY payments_by_" + column + " WHERE p." + column + " = ? AND p.at BETWEEN ? AND ? ORDER BY p.at DESC LIMIT ?"
+	return func(from, to int64, n int) ([]Paid, error) { return v.payments(query, name, from, to, int64(n)) }
 }
 
 // openPayments finds payments by names ?1, asset ?2 and amount ?3 in open operations.
@@ -434,8 +414,8 @@ func (v *View) OpenPayments(names []int64, asset int64, amount string) ([]Paid, 
 // MatchingPayments gives the payments that count with one of the names, are of
 // exactly this amount of the asset, and whose time is readable and not before
 // `from`: those that may end a hold or use up an approval made then (guard contract,
-// sections 4 and 5). They come by time, run id, operation id and number, so that
-// everybody finds the same first one.
+// sections 4 and 5). They come oldest first, and those of one instant as tellApart has
+// it, so that everybody finds the same first one.
 func (v *View) MatchingPayments(names []int64, asset int64, amount string, from int64) ([]Paid, error) {
 	if len(names) == 0 || amount == "" {
 		return nil, nil
@@ -444,23 +424,10 @@ func (v *View) MatchingPayments(names []int64, asset int64, amount string, from 
 	if err != nil {
 		return nil, err
 	}
-	if found, err = v.whole(found); err != nil || len(found) < 2 {
-		return found, err
-	}
-	ops := make([]int64, len(found))
-	for i := range found {
-		ops[i] = found[i].Op
-	}
-	refs, err := v.OperationRefs(ops)
-	if err != nil {
+	if found, err = v.whole(found); err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(found, func(a, b Paid) int {
-		r, s := refs[a.Op], refs[b.Op]
-		return cmp.Or(cmp.Compare(a.At, b.At), bytes.Compare(r.Run, s.Run), compareBool(r.Stray, s.Stray), bytes.Compare(r.Op, s.Op),
-			cmp.Compare(r.offset, s.offset), cmp.Compare(a.N, b.N))
-	})
-	return found, nil
+	return found, v.tellApart(found, len(found), 1)
 }
 
 func compareBool(a, b bool) int { return boolInt(a) - boolInt(b) }

@@ -14,18 +14,24 @@ import (
 // NewestNames gives the names of the newest payments, each payee and host once, the
 // newest first. It looks at so many payments.
 func (v *View) NewestNames(payments int) ([]Names, error) {
+	paid, err := v.newest(payments, noTime-1, func(from, to int64, n int) ([]Paid, error) {
+		return v.payments("SELECT "+paidColumns+" FROM payments p INDEXED BY payments_by_time WHERE p.at BETWEEN ? AND ? ORDER BY p.at DESC LIMIT ?", from, to, int64(n))
+	}, thePayment)
+	if err != nil {
+		return nil, err
+	}
 	var out []Names
 	seen := map[Names]bool{}
-	err := v.scan(v.ctx, `SELECT p.payee, p.host FROM (SELECT op_no, i FROM payments INDEXED BY payments_by_time WHERE at < ? ORDER BY at DESC LIMIT ?) k
-		CROSS JOIN payments p ON p.op_no = k.op_no AND p.i = k.i`, []any{int64(noTime), int64(payments)}, func(row []driver.Value) error {
-		n := Names{integer(row[0]), integer(row[1])}
-		if !seen[n] {
-			seen[n] = true
-			out = append(out, n)
+	for i := range paid {
+		p := &paid[i]
+		for _, n := range append([]Names{{p.Payee, p.Host}}, p.More...) {
+			if !seen[n] {
+				seen[n] = true
+				out = append(out, n)
+			}
 		}
-		return nil
-	})
-	return out, err
+	}
+	return out, nil
 }
 
 // Pace is when a payment was made and when the last event of its operation was.
@@ -37,42 +43,57 @@ type Pace struct {
 // PaceOf gives the settled ones among the newest payments that carry a name, newest
 // first. It looks at so many payments.
 func (v *View) PaceOf(name int64, payments int) ([]Pace, error) {
+	paid, err := v.newest(payments, noTime-1, v.paidWith([]int64{name}), thePayment)
+	if err != nil {
+		return nil, err
+	}
+	paid = slices.DeleteFunc(paid, func(p Paid) bool { return p.Flags&pay.FlagPaired == 0 })
+	ops := make([]int64, len(paid))
+	for i := range paid {
+		ops[i] = paid[i].Op
+	}
+	last := make(map[int64][]byte, len(ops))
+	if err := v.scan(v.ctx, "SELECT o.op_no, o.last_key FROM json_each(?) j CROSS JOIN operations o ON o.op_no = j.value", []any{list(distinct(ops))}, func(row []driver.Value) error {
+		key, _ := row[1].([]byte)
+		last[integer(row[0])] = slices.Clone(key)
+		return nil
+	}); err != nil {
+		return nil, err
+	}
 	var out []Pace
-	for _, column := range [...]string{"payee", "host"} {
-		if err := v.scan(v.ctx, `SELECT p.at, o.last_key, p.flags FROM (SELECT op_no, i FROM payments INDEXED BY payments_by_`+column+
-			` WHERE `+column+` = ? AND at < ? ORDER BY at DESC LIMIT ?) k CROSS JOIN payments p ON p.op_no = k.op_no AND p.i = k.i
-			CROSS JOIN operations o ON o.op_no = p.op_no`, []any{name, int64(noTime), int64(payments)}, func(row []driver.Value) error {
-			if integer(row[2])&pay.FlagPaired != 0 {
-				last, _ := row[1].([]byte)
-				out = append(out, Pace{integer(row[0]), slices.Clone(last)})
-			}
-			return nil
-		}); err != nil {
-			return nil, err
+	for i := range paid {
+		if key, ok := last[paid[i].Op]; ok { // an answer in no operation has no last event
+			out = append(out, Pace{paid[i].At, key})
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Pace) int { return cmp.Compare(b.At, a.At) })
-	return out[:min(len(out), payments)], nil
+	return out, nil
 }
 
 // NewestOf gives the newest payments that carry one of the names, newest first. Those
 // without a readable time come before all others.
 func (v *View) NewestOf(names []int64, limit int) ([]Paid, error) {
-	return v.newest(limit, func(n int) ([]Paid, error) {
+	return v.newest(limit, noTime, v.paidWith(names), thePayment)
+}
+
+// paidWith gives the payments that carry one of the names.
+func (v *View) paidWith(names []int64) stretchOf {
+	return func(from, to int64, n int) ([]Paid, error) {
 		var found []Paid
 		for _, name := range names {
 			for _, column := range [...]string{"payee", "host"} {
-				rows, err := v.payments("SELECT "+paidColumns+" FROM payments p INDEXED BY payments_by_"+column+" WHERE p."+column+" = ? ORDER BY p.at DESC LIMIT ?",
-					name, int64(n))
+				rows, err := v.paidBy(column, name)(from, to, n)
 				if err != nil {
 					return nil, err
 				}
 				found = append(found, rows...)
 			}
 		}
-		slices.SortStableFunc(found, func(a, b Paid) int { return b.compareTime(&a) })
-		return found[:min(len(found), n)], nil
-	}, func(a, b *Paid) bool { return a.Op == b.Op && a.N == b.N })
+		slices.SortFunc(found, func(a, b Paid) int { return b.compareTime(&a) })
+		if n >= 0 {
+			found = found[:min(len(found), n)]
+		}
+		return found, nil
+	}
 }
 
 // PaidTo is how the payments to a payee at a host ended.

@@ -19,14 +19,14 @@ func (m *model) checkPeople(t *rapid.T, v *View, names []string, numbers []int64
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := m.where(func(p numbered) bool { return p.carries(names) })
+	all := m.toldApart(func(p numbered) bool { return p.carries(names) })
 	if len(newest) != min(limit, len(all)) {
 		t.Fatalf("%d of %d payments of %q are the newest %d", len(newest), len(all), names, limit)
 	}
 	for i := range newest {
 		want := all[len(all)-1-i]
-		if at := m.at(want); newest[i].HasAt && newest[i].At != at {
-			t.Fatalf("payment %d of %q is of %d, want %d", i, names, newest[i].At, at)
+		if got := (id{newest[i].Op, newest[i].N}); got != want {
+			t.Fatalf("payment %d of %q is %v, want %v", i, names, got, want)
 		}
 	}
 	for _, no := range numbers {

@@ -552,12 +552,21 @@ const detailColumns = `o.op_no, o.run_no, r.epoch, r.file, r.run_key, r.faults A
 	coalesce(o.amount, p.amount) AS amount, o.pending_until, o.blind, coalesce(lr.run_key, sr.run_key) AS link_run,
 	lo.op_key AS link_op, sr.run_key IS NOT NULL AS link_stray, r.torn, r.stat`
 
-const detailJoins = ` JOIN runs r ON r.run_no = o.run_no JOIN classes c ON c.class_no = o.class
+// Of several answers to one payment the earliest is its other half; of one instant run
+// id and operation id decide, or the place in the file. Hardly any payment has an
+// answer elsewhere: only then are they sorted.
+var (
+	linkedOperation = `CASE WHEN EXISTS (SELECT 1 FROM links WHERE other = o.op_no) THEN (SELECT l.op_no FROM links l CROSS JOIN operations x ON x.op_no = l.op_no
+		CROSS JOIN runs y ON y.run_no = x.run_no WHERE l.other = o.op_no AND l.op_no > 0 ORDER BY l.at_key, y.run_key, ` + keyText("x.op_key") + `, y.file_key LIMIT 1) END`
+	linkedStray = `CASE WHEN EXISTS (SELECT 1 FROM links WHERE other = o.op_no) THEN (SELECT x.stray_no FROM links l CROSS JOIN strays x ON x.stray_no = -l.op_no
+		CROSS JOIN runs y ON y.run_no = x.run_no WHERE l.other = o.op_no AND l.op_no < 0 ORDER BY l.at_key, y.run_key, y.file_key, x.offset LIMIT 1) END`
+)
+
+var detailJoins = ` JOIN runs r ON r.run_no = o.run_no JOIN classes c ON c.class_no = o.class
 	LEFT JOIN payments p ON p.op_no = o.op_no AND p.i = 0
-	LEFT JOIN operations lo ON lo.op_no = coalesce(
-		(SELECT other FROM links WHERE op_no = o.op_no ORDER BY n LIMIT 1), (SELECT op_no FROM links WHERE other = o.op_no AND op_no > 0 ORDER BY op_no LIMIT 1))
+	LEFT JOIN operations lo ON lo.op_no = coalesce((SELECT other FROM links WHERE op_no = o.op_no ORDER BY n LIMIT 1), ` + linkedOperation + `)
 	LEFT JOIN runs lr ON lr.run_no = lo.run_no
-	LEFT JOIN strays s ON lo.op_no IS NULL AND s.stray_no = (SELECT -op_no FROM links WHERE other = o.op_no AND op_no < 0 ORDER BY op_no DESC LIMIT 1)
+	LEFT JOIN strays s ON lo.op_no IS NULL AND s.stray_no = ` + linkedStray + `
 	LEFT JOIN runs sr ON sr.run_no = s.run_no`
 
 // complete turns what is stored into what it stands for.

@@ -329,6 +329,9 @@ func TestNoQuestionScansThePast(t *testing.T) {
 		"the last at a host":      func(v *View) error { _, err := v.LastPaid(2, 20); return err },
 		"paid at a host":          func(v *View) error { _, _, err := v.PaidAt(2, 1); return err },
 		"payments that match":     func(v *View) error { _, err := v.MatchingPayments([]int64{1, 2}, 4, "1", 5); return err },
+		"the newest names":        func(v *View) error { _, err := v.NewestNames(20); return err },
+		"the newest payments":     func(v *View) error { _, err := v.NewestOf([]int64{1, 2}, 20); return err },
+		"how soon it was settled": func(v *View) error { _, err := v.PaceOf(1, 20); return err },
 		"a window":                func(v *View) error { _, _, err := v.Window(4, 5); return err },
 		"a window of all":         func(v *View) error { _, _, err := v.Window(AnyAsset, 5); return err },
 		"what leaves a window of a name": func(v *View) error {
@@ -380,7 +383,8 @@ func TestNoQuestionScansThePast(t *testing.T) {
 						}
 						scan := strings.HasPrefix(step, "SCAN ") && !slices.ContainsFunc(small, func(s string) bool { return strings.HasPrefix(step, "SCAN "+s) })
 						// What was asked for by number comes as it was asked for.
-						sort := strings.HasPrefix(step, "USE TEMP B-TREE FOR ORDER BY") && !strings.Contains(q, "ORDER BY j.key")
+						// So do the few answers about one payment.
+						sort := strings.HasPrefix(step, "USE TEMP B-TREE FOR ORDER BY") && !strings.Contains(q, "ORDER BY j.key") && !strings.Contains(q, "ORDER BY l.at_key")
 						if scan || sort {
 							t.Errorf("%s\n%s", step, q)
 						}
