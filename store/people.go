@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"database/sql/driver"
 	"slices"
+	"strings"
 
 	pay "github.com/settlewatch/settlewatch/guard/payment"
 )
@@ -102,49 +103,98 @@ type PaidTo struct {
 	PaidThere
 }
 
-// PaidThrough gives the payees of a host, or the hosts a payee was paid at: whichever
-// name is. It reads so many rows at most.
+// PaidThrough gives the payees of a host, or the hosts a payee was paid at, whichever
+// name is: those with the most payments first. It reads so many rows of a kind at most.
+// Where there are more, it gives the names of so many of the newest payments.
 func (v *View) PaidThrough(name int64, limit int) ([]PaidTo, error) {
-	found := map[Names]*PaidTo{}
-	add := func(host, payee, outcome, n int64) {
-		k := Names{Payee: payee, Host: host}
-		if found[k] == nil {
-			found[k] = &PaidTo{Names: k}
-		}
-		found[k].count(outcome, n)
+	found, all, err := v.paidThrough(name, limit)
+	if err == nil && !all {
+		found, err = v.paidLately(name, limit)
 	}
-	if err := v.scan(v.ctx, "SELECT payee, outcome, payments FROM paid WHERE host = ? AND payee > 0 LIMIT ?", []any{name, int64(limit)}, func(row []driver.Value) error {
-		add(name, integer(row[0]), integer(row[1]), integer(row[2]))
-		return nil
-	}); err != nil {
+	if err != nil {
 		return nil, err
+	}
+	numbers := make([]int64, 0, 2*len(found))
+	for n := range found {
+		numbers = append(numbers, n.Payee, n.Host)
+	}
+	words, err := v.Words(numbers)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]PaidTo, 0, len(found))
+	for n, p := range found {
+		out = append(out, PaidTo{n, *p})
+	}
+	slices.SortFunc(out, func(a, b PaidTo) int {
+		return cmp.Or(cmp.Compare(b.all(), a.all()), strings.Compare(words[a.Payee], words[b.Payee]), strings.Compare(words[a.Host], words[b.Host]))
+	})
+	return out, nil
+}
+
+// paidThrough gives what PaidThrough does where it is no more than may be read, which
+// all tells.
+func (v *View) paidThrough(name int64, limit int) (found map[Names]*PaidThere, all bool, err error) {
+	found = map[Names]*PaidThere{}
+	add := func(n Names, outcome, payments int64) {
+		if found[n] == nil {
+			found[n] = &PaidThere{}
+		}
+		found[n].count(outcome, payments)
+	}
+	rows := 0
+	if err := v.scan(v.ctx, "SELECT payee, outcome, payments FROM paid WHERE host = ? AND payee > 0 LIMIT ?", []any{name, int64(limit) + 1}, func(row []driver.Value) error {
+		rows++
+		add(Names{integer(row[0]), name}, integer(row[1]), integer(row[2]))
+		return nil
+	}); err != nil || rows > limit {
+		return nil, false, err
 	}
 	// A payee stands in a set of names with each of its hosts.
 	var together []int64
-	if err := v.scan(v.ctx, "SELECT s.names FROM name_set_names n CROSS JOIN name_sets s ON s.set_no = n.set_no WHERE n.name = ? LIMIT ?", []any{name, int64(limit)},
+	sets := 0
+	if err := v.scan(v.ctx, "SELECT s.names FROM name_set_names n CROSS JOIN name_sets s ON s.set_no = n.set_no WHERE n.name = ? LIMIT ?", []any{name, int64(limit) + 1},
 		func(row []driver.Value) error {
+			sets++
 			key, _ := row[0].([]byte)
 			together = append(together, shapeFromKey(key)...)
 			return nil
 		}); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	hosts := distinct(together)
-	if err := v.scan(v.ctx, "SELECT p.host, p.outcome, p.payments FROM json_each(?) j CROSS JOIN paid p WHERE p.host = j.value AND p.payee = ? LIMIT ?",
-		[]any{list(hosts[:min(len(hosts), limit)]), name, int64(limit)}, func(row []driver.Value) error {
-			add(integer(row[0]), name, integer(row[1]), integer(row[2]))
+	if sets > limit || len(hosts) > limit {
+		return nil, false, nil
+	}
+	err = v.scan(v.ctx, "SELECT p.host, p.outcome, p.payments FROM json_each(?) j CROSS JOIN paid p WHERE p.host = j.value AND p.payee = ?",
+		[]any{list(hosts), name}, func(row []driver.Value) error {
+			add(Names{name, integer(row[0])}, integer(row[1]), integer(row[2]))
 			return nil
-		}); err != nil {
+		})
+	return found, true, err
+}
+
+// paidLately is paidThrough for the names of the newest payments.
+func (v *View) paidLately(name int64, limit int) (map[Names]*PaidThere, error) {
+	newest, err := v.NewestOf([]int64{name}, limit)
+	if err != nil {
 		return nil, err
 	}
-	out := make([]PaidTo, 0, len(found))
-	for _, p := range found {
-		out = append(out, *p)
+	found := map[Names]*PaidThere{}
+	for i := range newest {
+		p := &newest[i]
+		for _, n := range append([]Names{{p.Payee, p.Host}}, p.More...) {
+			if found[n] != nil || n.Payee == 0 || n.Host == 0 || n.Payee != name && n.Host != name {
+				continue
+			}
+			_, there, err := v.PaidAt(n.Host, n.Payee)
+			if err != nil {
+				return nil, err
+			}
+			found[n] = &there
+		}
 	}
-	slices.SortFunc(out, func(a, b PaidTo) int {
-		return cmp.Or(cmp.Compare(b.all(), a.all()), cmp.Compare(a.Payee, b.Payee), cmp.Compare(a.Host, b.Host))
-	})
-	return out, nil
+	return found, nil
 }
 
 func (p *PaidThere) all() int64 { return p.Settled + p.Open + p.Failed + p.Ambiguous }
