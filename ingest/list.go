@@ -50,10 +50,11 @@ type cursor struct {
 	Leg int `json:"s,omitempty"`
 	// Of the first and third leg: the place of the last row. A long operation id
 	// is cut here and looked up by the row's number.
-	Last    []byte `json:"l,omitempty"`
-	LastRun []byte `json:"u,omitempty"`
-	LastOp  []byte `json:"o,omitempty"`
-	LastNo  int64  `json:"i,omitempty"`
+	Last     []byte `json:"l,omitempty"`
+	LastRun  []byte `json:"u,omitempty"`
+	LastOp   []byte `json:"o,omitempty"`
+	LastNo   int64  `json:"i,omitempty"`
+	LastFile []byte `json:"e,omitempty"` // its name in sortable form: two files may have one run id
 	// Of the second leg: the change last shown.
 	ChangeRev int64 `json:"c,omitempty"`
 	ChangeOp  int64 `json:"d,omitempty"`
@@ -69,7 +70,7 @@ const (
 const cursorID = 256
 
 func (c cursor) at(r store.Found) cursor {
-	c.Last, c.LastRun, c.LastOp, c.LastNo = r.Last, r.Run, r.Op, 0
+	c.Last, c.LastRun, c.LastFile, c.LastOp, c.LastNo = r.Last, r.Run, r.File, r.Op, 0
 	if len(r.Op) > cursorID {
 		c.LastOp, c.LastNo = r.Op[:cursorID], r.No
 	}
@@ -195,7 +196,7 @@ func (x *Indexer) list(v *store.View, q Query, template *assemble.Resolved, from
 		return page, l.fill(page, *from)
 	}
 	at.Top, at.Refilled = from.Top, true
-	at.Leg, at.Last, at.LastRun, at.LastOp = from.Leg, from.Last, from.LastRun, from.LastOp
+	at.Leg, at.Last, at.LastRun, at.LastFile, at.LastOp = from.Leg, from.Last, from.LastRun, from.LastFile, from.LastOp
 	if at.Leg == legChanged {
 		at.Leg, at.Last = legNewer, nil
 	}
@@ -310,7 +311,7 @@ func (l *lister) fill(page *Page, at cursor) error {
 		if more {
 			break
 		}
-		at.Leg, at.Last, at.LastRun, at.LastOp, at.LastNo = at.Leg+1, nil, nil, nil, 0
+		at.Leg, at.Last, at.LastRun, at.LastFile, at.LastOp, at.LastNo = at.Leg+1, nil, nil, nil, nil, 0
 		at.ChangeRev, at.ChangeOp = at.Rev, 1<<62
 	}
 	if err := l.rows(page, found); err != nil {
@@ -341,7 +342,7 @@ func (l *lister) inOrder(at cursor, room int, above []byte) (steps []step, more 
 		f.MaxRev = at.Rev
 	}
 	if at.Last != nil {
-		f.After = &store.Position{Last: at.Last, Run: at.LastRun, Op: at.LastOp}
+		f.After = &store.Position{Last: at.Last, Run: at.LastRun, Op: at.LastOp, File: at.LastFile}
 		if at.LastNo != 0 {
 			if f.After.Op, err = l.v.OperationKey(at.LastNo, at.LastOp); err != nil {
 				return nil, false, err

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // bothWays fills one index of run files one by one in their order, another in the
@@ -115,4 +116,47 @@ func TestPicturesOfThePastDoNotDependOnTheIndex(t *testing.T) {
 			t.Errorf("%d payments and %d hosts (%v)", len(view.Newest), len(view.Together), err)
 		}
 	})
+}
+
+func TestDaysComeByAssetWhateverTheIndexMetFirst(t *testing.T) {
+	const usdc = "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
+	paid := sold("a", 1, "submitted", "https://shop.example/x")
+	other := strings.ReplaceAll(paid, usdc, "0x"+strings.Repeat("1", 40))
+	if other == paid {
+		t.Fatal("the payment is in another asset than was thought")
+	}
+	bothWays(t, map[string]string{"a.ndjson": paid, "z.ndjson": other}, func(x *Indexer) (any, error) {
+		days, err := x.Days(t.Context(), time.Date(2026, 5, 4, 0, 0, 0, 0, time.UTC))
+		if err == nil && len(days) != 2 {
+			err = fmt.Errorf("%d sums of a day in two assets", len(days))
+		}
+		return days, err
+	})
+}
+
+func TestAWalkShowsTheSameOperationOfTwoFilesOfOneRunIDTwice(t *testing.T) {
+	paid := func(amount string) string {
+		return strings.ReplaceAll(sold("a", 1, "submitted", "https://shop.example/x"), `"4200"`, `"`+amount+`"`)
+	}
+	texts := map[string]string{".ndjson": paid("1"), ".ndjson.ndjson": paid("2"), "r.ndjson": paid("3")}
+	for _, oldest := range []bool{false, true} {
+		got := bothWays(t, texts, func(x *Indexer) (any, error) {
+			var amounts []string
+			for q := (Query{Limit: 1, Oldest: oldest}); ; {
+				page, err := x.List(t.Context(), q)
+				if err != nil {
+					return nil, err
+				}
+				for _, o := range page.Operations {
+					amounts = append(amounts, o.Amount)
+				}
+				if q.Cursor = page.NextCursor; q.Cursor == "" {
+					return amounts, nil
+				}
+			}
+		})
+		if want := map[bool]string{false: `["3","2","1"]`, true: `["1","2","3"]`}[oldest]; got != want {
+			t.Errorf("oldest first %t: the amounts are %s, want %s", oldest, got, want)
+		}
+	}
 }

@@ -1,9 +1,11 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/settlewatch/settlewatch/assemble"
@@ -37,7 +39,8 @@ type DaySum struct {
 	Amount     string // atomic units, exact
 }
 
-// Days sums payments up by day, asset and outcome, from a day on, oldest first.
+// Days sums payments up by day, asset and outcome, from a day on, oldest first, the
+// assets of a day by key.
 func (x *Indexer) Days(ctx context.Context, from time.Time) (out []DaySum, err error) {
 	const day = 24 * time.Hour
 	err = x.Ask(ctx, func(v *store.View) error {
@@ -62,6 +65,8 @@ func (x *Indexer) Days(ctx context.Context, from time.Time) (out []DaySum, err e
 			out = append(out, DaySum{Day: time.Unix(r.Day*int64(day/time.Second), 0).UTC(), Asset: words[r.Asset], State: state,
 				Payments: r.Payments, Unreadable: r.Unreadable, Amount: r.Amount})
 		}
+		// The numbers of assets, by which they come, say nothing.
+		slices.SortStableFunc(out, func(a, b DaySum) int { return cmp.Or(a.Day.Compare(b.Day), strings.Compare(a.Asset, b.Asset)) })
 		return nil
 	})
 	return out, err

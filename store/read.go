@@ -279,9 +279,11 @@ func (v *View) Types(after int64) (map[int64]Type, error) {
 }
 
 // Position is a place in the order of lists: by time of the last event, then
-// run id, then operation id, newest first.
+// run id, then operation id, newest first. Of two files with one run id, which lists
+// show, it is the file name that decides.
 type Position struct {
 	Last, Run, Op []byte
+	File          []byte // in sortable form
 }
 
 // Compare orders positions the way lists do, descending: negative when p comes
@@ -293,7 +295,10 @@ func (p Position) Compare(q Position) int {
 	if c := bytes.Compare(q.Run, p.Run); c != 0 {
 		return c
 	}
-	return bytes.Compare(q.Op, p.Op)
+	if c := bytes.Compare(q.Op, p.Op); c != 0 {
+		return c
+	}
+	return bytes.Compare(q.File, p.File)
 }
 
 // Filter says which operations a list holds.
@@ -385,7 +390,7 @@ var opText = keyText("o.op_key")
 func (v *View) listOf(f Filter, name, class int64, open OpenFilter, now int64, floor []byte) ([]Found, error) {
 	var q strings.Builder
 	var args []any
-	q.WriteString("SELECT o.op_no, o.last_key, r.run_key, o.op_key FROM ")
+	q.WriteString("SELECT o.op_no, o.last_key, r.run_key, o.op_key, r.file_key FROM ")
 	last := "o.last_key"
 	switch {
 	case name != 0:
@@ -410,12 +415,9 @@ func (v *View) listOf(f Filter, name, class int64, open OpenFilter, now int64, f
 		below, above, order = ">", "<", ""
 	}
 	if f.After != nil {
-		q.WriteString(" AND " + last + " " + below + "= ? AND (" + last + ", r.run_key, " + opText + ") " + below + " (?, ?, ?)")
-		op := f.After.Op
-		if op == nil {
-			op = []byte{} // of the null operation, which is not NULL
-		}
-		args = append(args, f.After.Last, f.After.Last, f.After.Run, op)
+		q.WriteString(" AND " + last + " " + below + "= ? AND (" + last + ", r.run_key, " + opText + ", r.file_key) " + below + " (?, ?, ?, ?)")
+		// The id of the null operation is not NULL.
+		args = append(args, f.After.Last, f.After.Last, f.After.Run, nonNil(f.After.Op), nonNil(f.After.File))
 	}
 	if f.Above != nil {
 		q.WriteString(" AND " + last + " > ?")
@@ -438,7 +440,7 @@ func (v *View) listOf(f Filter, name, class int64, open OpenFilter, now int64, f
 		q.WriteString(" AND o.pending_until <= ?")
 		args = append(args, now)
 	}
-	q.WriteString(" ORDER BY " + last + order + ", r.run_key" + order + ", " + opText + order + " LIMIT ?")
+	q.WriteString(" ORDER BY " + last + order + ", r.run_key" + order + ", " + opText + order + ", r.file_key" + order + " LIMIT ?")
 	args = append(args, f.Limit)
 	return v.found(q.String(), args...)
 }
@@ -452,7 +454,7 @@ func (v *View) found(query string, args ...any) ([]Found, error) {
 	var out []Found
 	for rows.Next() {
 		var r Found
-		if err := rows.Scan(&r.No, &r.Last, &r.Run, &r.Op); err != nil {
+		if err := rows.Scan(&r.No, &r.Last, &r.Run, &r.Op, &r.File); err != nil {
 			return nil, err
 		}
 		r.Op = unpackKey(r.Op)
