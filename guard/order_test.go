@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -131,6 +132,48 @@ func TestWhatLeavesAWindowNextDoesNotDependOnTheIndex(t *testing.T) {
 				}
 			}
 			s.anew(policy)
+		}
+	}
+}
+
+// Of two payments of one instant the same one ends a hold, however many holds there are:
+// many share one look.
+func TestWhichPaymentEndsAHoldDoesNotDependOnTheIndex(t *testing.T) {
+	for _, holds := range []int{1, 9} {
+		for _, runs := range [][]string{{"a", "z"}, {"z", "a"}} {
+			s := newSite(t, "")
+			for i := range holds {
+				s.want("allow", guard.Request{Amount: fmt.Sprintf("0.0%d", i+1), Hold: true})
+			}
+			s.clock.add(time.Second)
+			for _, run := range runs {
+				s.submit(run, "op", terms{amount: "10000"})
+				s.settle(run, "op", terms{amount: "10000"})
+				if err := s.index.Sync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.ask(guard.Request{Amount: "0.50"}) // whoever asks writes down what was paid
+			log, err := os.ReadFile(s.Log().Path())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var by []string
+			for line := range strings.Lines(string(log)) {
+				var body struct {
+					Why string
+					By  struct {
+						Run string `json:"run_id"`
+					}
+				}
+				if err := json.Unmarshal([]byte(line), &body); err == nil && body.Why == "paid" {
+					by = append(by, body.By.Run)
+				}
+			}
+			if !slices.Equal(by, []string{"a"}) {
+				t.Errorf("%d holds, runs indexed as %v: the payment that ended one is of %q, want a", holds, runs, by)
+				t.Log(string(log))
+			}
 		}
 	}
 }
