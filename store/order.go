@@ -29,17 +29,20 @@ func (v *View) TellApart(newest []Paid, limit int) error { return v.tellApart(ne
 func (v *View) tellApart(byTime []Paid, limit, sign int) error {
 	var shared [][]Paid
 	var ops []int64
-	for i, to := 0, 0; i < min(limit, len(byTime)); i = to {
+	for i := 0; i < min(limit, len(byTime)); {
 		several := false
-		for to = i + 1; to < len(byTime) && byTime[to].at() == byTime[i].at(); to++ {
+		to := i + 1
+		for ; to < len(byTime) && byTime[to].at() == byTime[i].at(); to++ {
 			several = several || byTime[to].Op != byTime[i].Op
 		}
+		instant := byTime[i:to]
+		i = to
 		if !several {
 			continue
 		}
-		shared = append(shared, byTime[i:to])
-		for _, p := range byTime[i:to] {
-			ops = append(ops, p.Op)
+		shared = append(shared, instant)
+		for k := range instant {
+			ops = append(ops, instant[k].Op)
 		}
 	}
 	if len(shared) == 0 {
