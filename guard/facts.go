@@ -88,4 +88,5 @@ type Refusal struct {
 	ReviewID string
 	At       time.Time
 	By, Note string
+	What     string // of Nearby: what was refused, in words
 }

@@ -420,6 +420,64 @@ func TestARejectionFreezesWhoWasToBePaid(t *testing.T) {
 	s.want("review", guard.Request{Counterparty: "good.example", Amount: "0.10"}, "recently_rejected")
 }
 
+// A host that two payments only have in their resource makes neither payee the other
+// (guard contract, section 1, recently_rejected).
+func TestARefusalIsRememberedOfThePayeeThatWasRefused(t *testing.T) {
+	const third, host = "0x2222222222222222222222222222222222222222", "shop.example"
+	aliased := `{"counterpartyAliases": {"shop.example": ["` + other + `"]}}`
+	for name, c := range map[string]struct {
+		policy         string
+		refused, asked guard.Request
+		want           string // what was refused, "" where the rule is silent
+	}{
+		"another payee at the same resource": {
+			refused: guard.Request{PayTo: seller, Resource: shop}, asked: guard.Request{Counterparty: other, Resource: shop}},
+		"another payee at another resource of the host": {
+			refused: guard.Request{Resource: shop}, asked: guard.Request{Counterparty: other, PayTo: other, Resource: "https://shop.example/x"}},
+		"another payee at a host whose address was refused": {policy: aliased,
+			refused: guard.Request{Counterparty: other}, asked: guard.Request{Counterparty: third, Resource: shop}},
+		"the address of a host that was named beside another": {policy: aliased,
+			refused: guard.Request{Counterparty: third, Resource: shop}, asked: guard.Request{Counterparty: other}},
+		"another payee at a host that was refused": {
+			refused: guard.Request{Counterparty: host, Resource: shop}, asked: guard.Request{Counterparty: other, Resource: shop}},
+		"the same address": {
+			refused: guard.Request{Resource: shop}, asked: guard.Request{Resource: "https://good.example/"}, want: `another payment to "` + strings.ToLower(seller) + `"`},
+		"the same address, for another seller": {
+			refused: guard.Request{Counterparty: host, PayTo: seller}, asked: guard.Request{Counterparty: "good.example", PayTo: seller},
+			want: `another payment to "` + strings.ToLower(seller) + `"`},
+		"the same host": {
+			refused: guard.Request{Counterparty: host}, asked: guard.Request{Counterparty: "https://Shop.example:8443/x"}, want: `another payment to "shop.example"`},
+		"the same host, whose resource was refused with it": {
+			refused: guard.Request{Counterparty: host, PayTo: seller, Resource: shop}, asked: guard.Request{Counterparty: host, PayTo: other}, want: `another payment to "shop.example"`},
+		"a host as an account": {
+			refused: guard.Request{Counterparty: host}, asked: guard.Request{Counterparty: "payee:Shop.example"}, want: `another payment to "Shop.example"`},
+		"an alias of the address": {policy: aliased,
+			refused: guard.Request{Counterparty: other}, asked: guard.Request{Counterparty: host}, want: `another payment to an alias of "shop.example"`},
+		"the address of a host": {policy: aliased,
+			refused: guard.Request{Counterparty: host, Resource: shop}, asked: guard.Request{Counterparty: other}, want: `another payment to an alias of "` + other + `"`},
+		"the host alone, after an address there": {
+			refused: guard.Request{Resource: shop}, asked: guard.Request{Counterparty: host}, want: `a payment for a resource at "shop.example"`},
+		"a host that is too long to be shown": {
+			refused: guard.Request{Counterparty: "https://shop.example/" + strings.Repeat("x", 400), Resource: shop}, asked: guard.Request{Counterparty: host, PayTo: other},
+			want: `another payment to "shop.example"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, c.policy)
+			c.refused.Amount = "2"
+			s.decide("rejected", s.want("review", c.refused, "review_above").ReviewID)
+			c.asked.Amount = "0.10"
+			if c.want == "" {
+				s.want("allow", c.asked)
+				return
+			}
+			v := s.want("review", c.asked, "recently_rejected")
+			if got := v.Reasons[0].Detail; !strings.HasPrefix(got, "a person rejected "+c.want+" in review ") {
+				t.Error(got)
+			}
+		})
+	}
+}
+
 // Many holds share one look at the payments; it must find what single looks find.
 func TestManyHoldsEndByTheirOwnPayments(t *testing.T) {
 	s := newSite(t, `{"perCounterpartyLimit": {"amount": "1000.00", "windowHours": 24}}`)

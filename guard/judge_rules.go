@@ -75,7 +75,7 @@ func (q *question) recentlyRejected() []finding {
 	if q.r.Nearby == nil {
 		return nil
 	}
-	return fire("a person rejected another payment to %s in %s%s", q.who(), q.refused(q.r.Nearby), q.sticks(q.r.Nearby))
+	return fire("a person rejected %s in %s%s", q.r.Nearby.What, q.refused(q.r.Nearby), q.sticks(q.r.Nearby))
 }
 
 func (q *question) refused(r *Refusal) string {

@@ -137,8 +137,12 @@ var table = []row{
 		},
 	}, {
 		rule: "recently_rejected", gives: Review,
-		when: "a person rejected another payment to the same payee", fires: func(s *scene) { s.r.Nearby = &Refusal{ReviewID: "r-78", At: s.now.Add(-2 * time.Hour)} },
-		more: func(s *scene) { s.r.Nearby = &Refusal{ReviewID: "r-79", At: s.now.Add(-time.Minute)} },
+		when: "a person rejected another payment to the same payee", fires: func(s *scene) {
+			s.r.Nearby = &Refusal{ReviewID: "r-78", What: `another payment to "api.seller.example"`, At: s.now.Add(-2 * time.Hour)}
+		},
+		more: func(s *scene) {
+			s.r.Nearby = &Refusal{ReviewID: "r-79", What: `another payment to "api.seller.example"`, At: s.now.Add(-time.Minute)}
+		},
 	}, {
 		rule: "allowlist", gives: Review,
 		when: "pay_to is not on it", fires: func(s *scene) { s.p.Allowlist = []string{host} },
@@ -770,7 +774,7 @@ func grow(t *rapid.T, s *scene) {
 		s.f.Damage = append([]DamageItem{{Run: fmt.Sprint("new-", s.f.DamageTotal), Line: 1}}, s.f.Damage...)
 		s.f.DamageTotal++
 	case 10:
-		s.r.Nearby = &Refusal{ReviewID: "r-new", At: s.now}
+		s.r.Nearby = &Refusal{ReviewID: "r-new", What: "another payment to it", At: s.now}
 	}
 }
 

@@ -18,8 +18,11 @@ func (g *Guard) record(s *decision.State, m *matching, ask *Ask, now time.Time) 
 		switch {
 		case r.Rejected == nil && sticks(refused.Intent, ask.Intent):
 			r.Rejected = refusal(refused)
-		case r.Nearby == nil && nearby(g.policy.Expand(refused.Intent.Names...), ask):
-			r.Nearby = refusal(refused)
+		case r.Nearby == nil:
+			if what := g.policy.nearby(&refused.Opened, ask); what != "" {
+				r.Nearby = refusal(refused)
+				r.Nearby.What = what
+			}
 		}
 	}
 	if ask.ReviewID != "" {
@@ -86,14 +89,44 @@ func withoutQuery(resource string) string {
 	return before
 }
 
-// nearby reports whether a refusal was of another payment to the same payee: to the
-// same address or alias group, or to the same host where the counterparty was given
-// as a host. The host of a resource is only typed beside it (guard contract, section
-// 1, recently_rejected).
-func nearby(refused []string, ask *Ask) bool {
-	return slices.ContainsFunc(ask.Names, func(name string) bool {
-		return (name != ask.Host || slices.Contains(ask.Typed, name)) && slices.Contains(refused, name)
-	})
+// nearby says what a person refused, where that was another payment to the same payee;
+// "" where it was not. The same payee is the same address or alias group, or the same
+// host where the counterparty was given as a host. The host of a resource is only typed
+// beside the payee, so neither it nor what it may stand for is one (guard contract,
+// section 1, recently_rejected).
+func (p *Policy) nearby(refused *decision.Opened, ask *Ask) string {
+	given := ask.Typed
+	if ask.PayTo != "" {
+		given = append(slices.Clone(given), ask.PayTo)
+	}
+	payees := readings(payeesOf(refused))
+	for _, name := range given {
+		if shares(readings([]string{name}), payees) {
+			return "another payment to " + shownName(name)
+		}
+	}
+	group := p.Expand(payees...)
+	for _, name := range given {
+		if shares(p.Expand(name), group) {
+			return "another payment to an alias of " + shownName(name)
+		}
+	}
+	// Who asks about the host itself after a refusal there has only left the address out.
+	for _, name := range ask.Typed {
+		if isHost(name) && slices.Contains(refused.Intent.Names, name) {
+			return "a payment for a resource at " + shownName(name)
+		}
+	}
+	return ""
+}
+
+// payeesOf are the names of an intent but for a host that only its resource has. That is
+// so where the counterparty of the review is another of the names; where that cannot be
+// told, the host stays.
+func payeesOf(r *decision.Opened) []string {
+	host, typed := resourceHost(r.Intent.Resource), typedNames(r.Counterparty)
+	beside := !slices.Contains(typed, host) && shares(typed, r.Intent.Names)
+	return slices.DeleteFunc(slices.Clone(r.Intent.Names), func(name string) bool { return beside && name == host })
 }
 
 // redeemable gives the review a request rests on, or says why it may not.
