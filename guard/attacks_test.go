@@ -807,6 +807,23 @@ func TestAnAddressThatAnAnswerNamesIsNoneThatWasPaid(t *testing.T) {
 	})
 }
 
+func TestAChangedPayeeIsSaidOfTheHostThatWasPaid(t *testing.T) {
+	s := newSite(t, `{"counterpartyAliases": {"shop.example": ["shop2.example", "shop3.example"]}}`)
+	s.buy("r1", "a", terms{})
+	s.clock.add(time.Minute)
+	const there = "https://shop2.example/x"
+	said := func(want string, n int) {
+		t.Helper()
+		v := s.want("review", guard.Request{Counterparty: "shop3.example", PayTo: other, Amount: "0.01", Resource: there}, "payee_changed")
+		if r := v.Reasons[0]; !strings.HasPrefix(r.Detail, want) || len(r.Evidence) != n {
+			t.Errorf("%s, %v", r.Detail, r.Evidence)
+		}
+	}
+	said(`"shop.example" was paid before (1 operation), `, 1)
+	s.buy("r1", "b", terms{resource: there})
+	said(`"shop.example", "shop2.example" were paid before (2 operations), `, 2)
+}
+
 func TestASellerWhoDeclaresAnotherHostIsStillPaid(t *testing.T) {
 	s := newSite(t, `{"perCounterpartyLimit": {"amount": "1.00", "windowHours": 24}}`)
 	s.buy("r1", "a", terms{resource: "https://innocent.example/x", amount: "900000"})

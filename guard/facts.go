@@ -33,7 +33,8 @@ type Facts struct {
 
 	Limits []Window // one for each of Policy.Limits; Applies is false where its scope is not named
 
-	PayeeChanged Evidence // payments to the host, when none of them went to the address to be paid
+	PayeeChanged Evidence // payments to hosts, when none of a host's went to the address to be paid
+	PaidHosts    []string // those hosts
 	Prices       []string // amounts of the last settled payments for the resource, newest first, at most 20
 
 	Damage      []DamageItem // not acknowledged, at most maxEvidence

@@ -355,6 +355,7 @@ func (q *gathering) payee() error {
 	if err != nil {
 		return err
 	}
+	named := map[int64]bool{} // an operation may have been paid at several hosts
 	for _, name := range q.hosts() {
 		host, err := q.v.Word(name)
 		if err != nil {
@@ -379,9 +380,14 @@ func (q *gathering) payee() error {
 		if err != nil {
 			return err
 		}
+		last = slices.DeleteFunc(last, func(p store.Paid) bool { return named[p.Op] })
 		if err := q.evidence(&q.f.PayeeChanged, last); err != nil {
 			return err
 		}
+		for i := range last {
+			named[last[i].Op] = true
+		}
+		q.f.PaidHosts = append(q.f.PaidHosts, name)
 	}
 	return nil
 }

@@ -312,8 +312,16 @@ func (q *question) payeeChanged() []finding {
 	if n == 0 || q.a.PayTo == "" {
 		return nil
 	}
-	return q.f.PayeeChanged.with(fire("%s was paid before (%s), but never at %s: check the new address with the seller by another way",
-		q.host(), several(n, "operation", "operations"), shownName(q.a.PayTo)))
+	shown := make([]string, len(q.f.PaidHosts))
+	for i, name := range q.f.PaidHosts {
+		shown[i] = shownName(name)
+	}
+	was := "was"
+	if len(shown) > 1 {
+		was = "were"
+	}
+	return q.f.PayeeChanged.with(fire("%s %s paid before (%s), but never at %s: check the new address with the seller by another way",
+		plain.Clean(strings.Join(shown, ", "), plain.Explanation), was, several(n, "operation", "operations"), shownName(q.a.PayTo)))
 }
 
 // minPrices and maxPrices bound what the usual price is taken from.

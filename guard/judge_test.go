@@ -66,7 +66,8 @@ func quiet() *scene {
 				{Applies: true, Spent: "0", Held: "0", Count: 1},
 				{Applies: true, Spent: "1000000", Held: "0", Count: 3},
 			},
-			Prices: []string{"400000", "500000", "600000"},
+			Prices:    []string{"400000", "500000", "600000"},
+			PaidHosts: []string{host},
 		},
 		r: &Record{},
 		a: &Ask{
@@ -1089,20 +1090,15 @@ func TestALimitNamesItsScope(t *testing.T) {
 	}
 }
 
-func TestTheHostThatWasPaidBeforeIsNamed(t *testing.T) {
-	for name, c := range map[string]struct {
-		set  func(*Ask)
-		want string
-	}{
-		"the resource's":             {func(a *Ask) { a.Typed = []string{seller} }, host},
-		"a name that is a host":      {func(a *Ask) { a.Typed, a.Host = []string{seller}, "" }, host},
-		"what was typed, if nothing": {func(a *Ask) { a.Typed, a.Host, a.Hosts = []string{"alice.near"}, "", nil }, "alice.near"},
+func TestTheHostsThatWerePaidBeforeAreNamed(t *testing.T) {
+	for want, hosts := range map[string][]string{
+		`"a.example" was paid before (1 operation), `:               {"a.example"},
+		`"a.example", "b.example" were paid before (1 operation), `: {"a.example", "b.example"},
 	} {
 		s := quiet()
-		c.set(s.a)
-		s.f.PayeeChanged = ops(1)
-		if v := s.expect(t, Review, "payee_changed"); !strings.HasPrefix(v.Reasons[0].Detail, `"`+c.want+`" was paid before`) {
-			t.Errorf("%s: %s", name, v.Reasons[0].Detail)
+		s.f.PayeeChanged, s.f.PaidHosts = ops(1), hosts
+		if v := s.expect(t, Review, "payee_changed"); !strings.HasPrefix(v.Reasons[0].Detail, want) {
+			t.Errorf("%q: %s", hosts, v.Reasons[0].Detail)
 		}
 	}
 }
@@ -1385,6 +1381,7 @@ func TestTextOfStrangersIsCleaned(t *testing.T) {
 					x.ReviewID, x.By, x.Note = evil, evil, evil
 				}
 			}
+			s.f.PaidHosts = []string{evil, evil}
 			for i := range s.f.Damage {
 				s.f.Damage[i].Run, s.f.Damage[i].Reason = evil[:250], evil
 			}
