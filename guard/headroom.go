@@ -123,7 +123,21 @@ func (q *gathering) headroom(name, scope, limit, asset string, w Window, hours i
 	if left.Sub(&left, &used); left.Sign() < 0 {
 		left.SetInt64(0)
 	}
-	return HeadroomLimit{Name: name, Scope: scope, Limit: units(limit), Spent: units(w.Spent), Held: units(w.Held), Headroom: units(left.String()), WindowHours: hours}
+	return HeadroomLimit{
+		Name: name, Scope: scope, Limit: units(limit), Spent: units(w.Spent), Held: units(w.Held), Headroom: units(left.String()),
+		Uncounted: w.Unreadable + q.uncounted(scope, hours), WindowHours: hours,
+	}
+}
+
+// uncounted is how many payments of a window that is looked at by name its sums leave
+// out. Rules of their own name those, so the window itself does not count them.
+func (q *gathering) uncounted(scope string, hours int) int64 {
+	s := q.spendings[spendingKey{scope, hours}]
+	if s == nil {
+		return 0
+	}
+	mixed, unreadable := q.leftOut(s.rows, hours)
+	return int64(len(mixed) + len(unreadable))
 }
 
 // scopeOf is a limit's scope in numbers of the index; ok is false where it has seen

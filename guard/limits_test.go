@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,4 +103,37 @@ func TestAnApprovalCoversNoMoreDamageThanIsListed(t *testing.T) {
 			t.Errorf("%d runs: %s by %+v", runs, got.Decision, got.Reasons)
 		}
 	}
+}
+
+// A limit whose window holds payments that cannot be added up leaves nothing that could
+// be relied on: every check that counts them is a review.
+func TestHeadroomSaysWhatCannotBeAddedUp(t *testing.T) {
+	s := newSite(t, `{"perCounterpartyLimit": {"amount": "5.00", "windowHours": 24}, "limits": [
+		{"name": "day", "scope": "total", "amount": "20.00", "windowHours": 24, "action": "block"},
+		{"name": "host", "scope": "host", "amount": "9.00", "windowHours": 48, "action": "block"},
+		{"name": "calls", "scope": "total", "count": 100, "windowHours": 24, "action": "block"}]}`)
+	uncounted := func(want ...int64) {
+		t.Helper()
+		h, err := s.Headroom(t.Context(), guard.HeadroomQuery{Counterparty: "shop.example"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []int64
+		for _, l := range h.Limits { // of the counterparty, then as in the policy
+			got = append(got, l.Uncounted)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d, want %d", got, want)
+		}
+	}
+	s.buy("r1", "sound", terms{})
+	uncounted(0, 0, 0, 0)
+	s.submit("r1", "unread", terms{amount: "a lot"})
+	uncounted(1, 1, 1, 0)
+	s.submit("r1", "elsewhere", terms{amount: "a lot", resource: "https://good.example/"})
+	uncounted(1, 2, 1, 0)
+	s.submit("r1", "mixed", terms{asset: other})
+	uncounted(2, 2, 2, 0)
+	s.clock.add(25 * time.Hour)
+	uncounted(0, 0, 2, 0)
 }

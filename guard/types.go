@@ -158,6 +158,7 @@ type HeadroomLimit struct {
 	Name, Scope                  string
 	Limit, Spent, Held, Headroom string
 	Counts                       bool
+	Uncounted                    int64 // payments that cannot be added up: Spent and Headroom leave them out
 	WindowHours                  int
 	FreesUp                      []FreesUp // the next three
 }

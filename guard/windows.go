@@ -144,8 +144,17 @@ func (q *gathering) held(w *Window, asset string, belongs func(*decision.Intent)
 
 // doubts names what the sums of the counterparty's window had to leave out.
 func (q *gathering) doubts(paid []weighed, hours int) error {
+	mixed, unreadable := q.leftOut(paid, hours)
+	if err := q.evidence(&q.f.Mixed, mixed); err != nil {
+		return err
+	}
+	return q.evidence(&q.f.Unreadable, unreadable)
+}
+
+// leftOut gives the payments that the sums of a window leave out, newest first: those in
+// assets without a policy of their own, and those that cannot be read.
+func (q *gathering) leftOut(paid []weighed, hours int) (mixed, unreadable []store.Paid) {
 	since := q.since(hours)
-	var mixed, unreadable []store.Paid
 	known := map[int64]bool{}
 	for i := len(paid) - 1; i >= 0; i-- { // newest first
 		p := &paid[i]
@@ -167,10 +176,7 @@ func (q *gathering) doubts(paid []weighed, hours int) error {
 			}
 		}
 	}
-	if err := q.evidence(&q.f.Mixed, mixed); err != nil {
-		return err
-	}
-	return q.evidence(&q.f.Unreadable, unreadable)
+	return mixed, unreadable
 }
 
 // about reports whether a limit is about payments in the asset asked about.

@@ -405,6 +405,9 @@ func headroomText(h *guard.Headroom, c cut) string {
 			}
 			row += text(f.Amount) + " at " + instant(f.At)
 		}
+		if l.Uncounted > 0 {
+			row += "; " + count(int(l.Uncounted), "payment") + " cannot be added up, so checks under this limit are reviews unless it is in shadow mode"
+		}
 		rows = append(rows, row)
 	}
 	lines := append([]string{"what the limits leave of " + asset + " (for planning; check_before_pay decides)"}, firstLinesIn(c.room, rows)...)

@@ -260,6 +260,9 @@ func headroomJSON(h *guard.Headroom, c cut) []byte {
 		if limit.Counts {
 			l.flag("counts", true)
 		}
+		if limit.Uncounted > 0 {
+			l.number("uncounted", limit.Uncounted)
+		}
 		o.dst = l.close()
 	})
 	return o.close()

@@ -430,6 +430,7 @@ func TestHeadroomIsWhatEachLimitLeaves(t *testing.T) {
 		{Name: "per_counterparty_limit", Scope: "counterparty", Limit: "5.00", Spent: "1.5", Held: "0.5", Headroom: "3", WindowHours: 24,
 			FreesUp: []guard.FreesUp{{At: noon, Amount: "1"}, {At: noon.Add(time.Hour), Amount: "0.5"}}},
 		{Name: "busy", Scope: "total", Limit: "10", Spent: "10", Held: "0", Headroom: "0", Counts: true, WindowHours: 1},
+		{Name: "day", Scope: "total", Limit: "5.00", Spent: "0", Held: "0", Headroom: "5.00", WindowHours: 24, Uncounted: 2},
 	}}
 	g := &fakeGuard{headroom: func(_ context.Context, q guard.HeadroomQuery) (*guard.Headroom, error) {
 		asked = q
@@ -442,7 +443,8 @@ func TestHeadroomIsWhatEachLimitLeaves(t *testing.T) {
 	const want = `{"asset":"eip155:8453/0x833589fcd6edb6e08f4c7c32d4f71b54bda02913","limits":[` +
 		`{"name":"per_counterparty_limit","scope":"counterparty","limit":"5.00","spent":"1.5","held":"0.5","headroom":"3","window_hours":24,` +
 		`"frees_up":[{"at":"2026-11-30T11:00:00.005Z","amount":"1"},{"at":"2026-11-30T12:00:00.005Z","amount":"0.5"}]},` +
-		`{"name":"busy","scope":"total","limit":"10","spent":"10","held":"0","headroom":"0","window_hours":1,"frees_up":[],"counts":true}]}`
+		`{"name":"busy","scope":"total","limit":"10","spent":"10","held":"0","headroom":"0","window_hours":1,"frees_up":[],"counts":true},` +
+		`{"name":"day","scope":"total","limit":"5.00","spent":"0","held":"0","headroom":"5.00","window_hours":24,"frees_up":[],"uncounted":2}]}`
 	if diff := cmp.Diff(want, string(got.Structured)); diff != "" {
 		t.Error(diff)
 	}
@@ -451,7 +453,8 @@ func TestHeadroomIsWhatEachLimitLeaves(t *testing.T) {
 	}
 	const text = `what the limits leave of eip155:8453/0x833589fcd6edb6e08f4c7c32d4f71b54bda02913 (for planning; check_before_pay decides)
 - per_counterparty_limit (counterparty, 24 h): 3 of 5.00 left; spent 1.5, held 0.5; frees up 1 at 2026-11-30T11:00:00.005Z, 0.5 at 2026-11-30T12:00:00.005Z
-- busy (total, 1 h): 0 of 10 payments left; spent 10, held 0`
+- busy (total, 1 h): 0 of 10 payments left; spent 10, held 0
+- day (total, 24 h): 5.00 of 5.00 left; spent 0, held 0; 2 payments cannot be added up, so checks under this limit are reviews unless it is in shadow mode`
 	if diff := cmp.Diff(text, got.Content[0].Text); diff != "" {
 		t.Error(diff)
 	}

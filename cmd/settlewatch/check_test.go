@@ -106,17 +106,22 @@ func TestHeadroomIsATableAndADocument(t *testing.T) {
 		{Name: "per_counterparty_limit", Scope: "counterparty", Limit: "5.00", Spent: "4.00", Held: "0.50", Headroom: "0.50", WindowHours: 24,
 			FreesUp: []guard.FreesUp{{At: noon.Add(2 * time.Hour), Amount: "1.00"}}},
 		{Name: "calls", Scope: "host", Limit: "10", Spent: "10", Held: "0", Headroom: "0", Counts: true, WindowHours: 1},
+		{Name: "a-day", Scope: "total", Limit: "9.00", Spent: "0", Held: "0", Headroom: "9.00", WindowHours: 24, Uncounted: 1},
 	}}}
 	text, _, exit := asking{guard: f}.run(t, "headroom", "--counterparty", "shop.example", "--asset", "USDC")
 	if exit != 0 || f.query != (guard.HeadroomQuery{Counterparty: "shop.example", Asset: "USDC"}) {
 		t.Errorf("status %d, asked %+v", exit, f.query)
 	}
-	contains(t, "table", text, "what the limits leave of USDC, "+usdc, "per_counterparty_limit  counterparty  0.50", "1.00 in 2 h 0 min", "0 payments  10 payments")
+	contains(t, "table", text, "what the limits leave of USDC, "+usdc, "per_counterparty_limit  counterparty  0.50", "1.00 in 2 h 0 min", "0 payments  10 payments",
+		"a-day: 1 payment of the window cannot be added up, so checks under this limit are reviews unless it is in shadow mode\n")
 	out, _, _ := asking{guard: f}.run(t, "headroom", "--json")
 	var doc struct {
-		Limits []struct{ Headroom string }
+		Limits []struct {
+			Headroom  string
+			Uncounted int
+		}
 	}
-	if err := json.Unmarshal([]byte(out), &doc); err != nil || len(doc.Limits) != 2 || doc.Limits[0].Headroom != "0.50" {
+	if err := json.Unmarshal([]byte(out), &doc); err != nil || len(doc.Limits) != 3 || doc.Limits[0].Headroom != "0.50" || doc.Limits[2].Uncounted != 1 {
 		t.Errorf("%v: %s", err, out)
 	}
 }

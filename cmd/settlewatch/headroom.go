@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/settlewatch/settlewatch/guard"
+	"github.com/settlewatch/settlewatch/internal/plain"
 	"github.com/settlewatch/settlewatch/mcp"
 )
 
@@ -54,6 +55,7 @@ func (a *app) showHeadroom(g guardian, h *guard.Headroom) {
 		a.put("", "", "no limit on everything; --counterparty shows what its own limits leave")
 		return
 	}
+	var doubts []string
 	t := table{head: []string{"LIMIT", "SCOPE", "LEFT", "OF", "SPENT", "HELD", "WINDOW", "FREE AGAIN"}}
 	for _, l := range h.Limits {
 		unit, style := "", ""
@@ -64,6 +66,10 @@ func (a *app) showHeadroom(g guardian, h *guard.Headroom) {
 		if left := strings.Trim(l.Headroom, "0."); left == "" || strings.HasPrefix(left, "-") {
 			style = red
 		}
+		if l.Uncounted > 0 {
+			style = red
+			doubts = append(doubts, l.Name+": "+uncounted(&l))
+		}
 		var free []string
 		for _, f := range l.FreesUp {
 			free = append(free, f.Amount+" "+away(f.At, a.env.now()))
@@ -71,4 +77,12 @@ func (a *app) showHeadroom(g guardian, h *guard.Headroom) {
 		t.row(style, l.Name, l.Scope, l.Headroom+unit, l.Limit+unit, l.Spent, l.Held, fmt.Sprintf("%d h", l.WindowHours), dash(strings.Join(free, "; ")))
 	}
 	a.show(&t)
+	for _, text := range doubts {
+		a.put(red, "", text)
+	}
+}
+
+// uncounted says that what is left of a limit is not the whole truth.
+func uncounted(l *guard.HeadroomLimit) string {
+	return plain.Plural(l.Uncounted, "payment") + " of the window cannot be added up, so checks under this limit are reviews unless it is in shadow mode"
 }

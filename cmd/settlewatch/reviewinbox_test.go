@@ -165,6 +165,12 @@ var scenes = []scene{
 	{"watch", true, nil},
 }
 
+func TestTheOverviewSaysWhatCannotBeAddedUp(t *testing.T) {
+	f := inboxGuard()
+	f.headroom.Limits[0].Uncounted = 1
+	contains(t, "overview", sit(t, f, 200, 60, true).screen(), "1 payment of the window cannot be added up, so checks")
+}
+
 func TestTheInboxLooksAsItDid(t *testing.T) {
 	for _, size := range [][2]int{{40, 16}, {80, 24}, {120, 40}} {
 		var b strings.Builder

@@ -152,7 +152,7 @@ func (d *desk) room(ctx context.Context) (left, room []inbox.Block, err error) {
 			case p.Assets[h.Asset].Symbol != "":
 				unit = " " + p.Assets[h.Asset].Symbol
 			}
-			if left := strings.Trim(l.Headroom, "0."); left == "" || strings.HasPrefix(left, "-") {
+			if left := strings.Trim(l.Headroom, "0."); left == "" || strings.HasPrefix(left, "-") || l.Uncounted > 0 {
 				tone = inbox.Bad
 			}
 			left = append(left, inbox.Block{Label: "left", Text: l.Headroom + " of " + l.Limit + unit + ", " + l.Name, Tone: tone})
@@ -163,6 +163,9 @@ func (d *desk) room(ctx context.Context) (left, room []inbox.Block, err error) {
 			text += " in " + plain.Number(int64(l.WindowHours)) + " h; spent " + l.Spent + ", held " + l.Held
 			for i, f := range l.FreesUp {
 				text += map[bool]string{true: "; free again: ", false: ", "}[i == 0] + f.Amount + " " + away(f.At, d.a.env.now())
+			}
+			if l.Uncounted > 0 {
+				text += "; " + uncounted(&l)
 			}
 			room = append(room, inbox.Block{Lead: "  ", Text: text, Tone: tone})
 		}
