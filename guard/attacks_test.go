@@ -770,6 +770,9 @@ func TestAnAddressThatAnAnswerNamesIsNoneThatWasPaid(t *testing.T) {
 		"for another host too": func(s *site) {
 			s.settle("r1", "a", terms{payTo: other, resource: "https://elsewhere.example/x"})
 		},
+		"for another host too, later in the alphabet": func(s *site) {
+			s.settle("r1", "a", terms{payTo: other, resource: "https://zzz.example/x"})
+		},
 		"beside the payment's own": func(s *site) {
 			s.settle("r1", "a", terms{})
 			s.settle("r1", "a", terms{payTo: other})
@@ -788,6 +791,21 @@ func TestAnAddressThatAnAnswerNamesIsNoneThatWasPaid(t *testing.T) {
 				if got := slices.ContainsFunc(v.Reasons, func(r decision.Reason) bool { return r.Rule == "payee_changed" }); got != fires {
 					t.Errorf("%s: payee_changed %v, want %v: %v", payTo, got, fires, v.Reasons)
 				}
+			}
+		})
+	}
+	for _, ok := range []bool{true, false} {
+		t.Run(fmt.Sprintf("in place of the one of several that was offered first, success %v", ok), func(t *testing.T) {
+			s := newSite(t, policy)
+			s.buy("r1", "before", terms{})
+			offered := []any{terms{}.payload()["requirements"], terms{payTo: other}.payload()["requirements"]}
+			s.event("r1", "asked", "x402.payment.requested", map[string]any{"x402_version": 2, "resource": map[string]any{"url": shop}, "accepts": offered})
+			answer := terms{payTo: other}.payload()
+			answer["settle"] = map[string]any{"success": ok, "transaction": "", "network": "eip155:8453", "error_reason": "insufficient_funds"}
+			s.event("r1", "asked", map[bool]string{true: "x402.payment.responded", false: "x402.settle.failed"}[ok], answer)
+			v := s.ask(guard.Request{Counterparty: "shop.example", PayTo: other, Amount: "0.01", Resource: "https://shop.example/y"})
+			if !slices.ContainsFunc(v.Reasons, func(r decision.Reason) bool { return r.Rule == "payee_changed" }) {
+				t.Errorf("%s by %+v", v.Decision, v.Reasons)
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 
 // What an approval covers is what a person was shown (guard contract, section 4).
 func TestAnApprovalCoversNothingThatCameAfterItWasShown(t *testing.T) {
+	const gated = `{"spendGate": {"version": "1", "max_notional": "5", "daily_cap": "100", "hitl_threshold": "0.05", "min_confidence": "0"}, "reviewExpiryHours": 48}`
 	request := guard.Request{Amount: "0.10"}
 	for name, test := range map[string]struct {
 		policy        string
@@ -70,8 +71,15 @@ func TestAnApprovalCoversNothingThatCameAfterItWasShown(t *testing.T) {
 				s.submit("r1", "c", terms{amount: "x", payTo: other, resource: "https://elsewhere.example/"})
 			}, want: "review",
 		},
+		"a day that a gate could not add up is over": {
+			policy: gated,
+			before: func(s *site) {
+				s.buy("r1", "c", terms{amount: "x", payTo: other, resource: "https://elsewhere.example/"})
+			},
+			after: func(s *site) { s.clock.add(23 * time.Hour) }, want: "allow",
+		},
 		"a day that a gate cannot add up any more": {
-			policy: `{"spendGate": {"version": "1", "max_notional": "5", "daily_cap": "100", "hitl_threshold": "0.05", "min_confidence": "0"}}`,
+			policy: gated,
 			before: func(s *site) { s.buy("r1", "a", terms{}) },
 			after: func(s *site) {
 				s.buy("r1", "c", terms{amount: "x", payTo: other, resource: "https://elsewhere.example/"})

@@ -3,7 +3,7 @@ package guard
 import (
 	"cmp"
 	"context"
-	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -34,7 +34,7 @@ func (d *damages) load(ix Index, v *store.View) ([]store.RunDamage, error) {
 	defer d.mu.Unlock()
 	if rev < d.rev && generation == d.generation {
 		all, err := ix.Damage(v, 0) // an older snapshot than the last one: it is asked by itself
-		slices.SortFunc(all, compareDamage)
+		sortDamage(all)
 		return all, err
 	}
 	if rev == d.rev && generation == d.generation && d.byRun != nil {
@@ -66,13 +66,16 @@ func (d *damages) load(ix Index, v *store.View) ([]store.RunDamage, error) {
 	for _, items := range d.byRun {
 		d.all = append(d.all, items...)
 	}
-	slices.SortFunc(d.all, compareDamage)
+	sortDamage(d.all)
 	return d.all, nil
 }
 
-// compareDamage orders damage by run, whatever the index has been through.
-func compareDamage(a, b store.RunDamage) int {
-	return cmp.Or(strings.Compare(a.RunID, b.RunID), cmp.Compare(a.Offset, b.Offset), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Reason, b.Reason))
+// sortDamage orders damage by run, whatever the index has been through.
+func sortDamage(all []store.RunDamage) {
+	sort.Slice(all, func(i, j int) bool {
+		a, b := &all[i], &all[j]
+		return cmp.Or(strings.Compare(a.RunID, b.RunID), cmp.Compare(a.Offset, b.Offset), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Reason, b.Reason)) < 0
+	})
 }
 
 // unacknowledged gives the damage that counts: what no person has accepted or made

@@ -43,7 +43,8 @@ type Facts struct {
 
 	Made []decision.Made // what payments the operations named above have; only where an approval is asked about
 
-	Gate *approval.Verdict // of the spend gate; nil when none is configured
+	Gate           *approval.Verdict // of the spend gate; nil when none is configured
+	GateUnreadable int64             // payments of its day that cannot be added up
 
 	FutureTime     bool // a payment looked at lies in the future
 	UnknownNetwork bool // one is on a network that is not known

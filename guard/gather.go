@@ -435,6 +435,7 @@ func (q *gathering) gate() error {
 		Action: approval.ActionPay, Asset: q.g.policy.Assets[in.Asset].Symbol,
 		Amount: q.g.policy.Units(in.Asset, in.Amount), Committed: q.g.policy.Units(in.Asset, committed.String()),
 	})
+	q.f.GateUnreadable = day.Unreadable
 	if day.Unreadable > 0 && v.State != approval.Blocked {
 		v.State = approval.HITLRequired
 		v.Reasons = append(v.Reasons, fmt.Sprintf("%s of today cannot be read, so the day cannot be added up", several64(day.Unreadable, "payment", "payments")))

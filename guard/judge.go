@@ -153,7 +153,7 @@ var rules = []rule{
 	{"per_counterparty_limit", Review, needPolicy | needFacts | needAmount, byTotals, (*question).perCounterpartyLimit},
 	{"mixed_assets", Review, needFacts, byEvidence, (*question).mixedAssets},
 	{"unparseable_history", Review, needFacts, byEvidence, (*question).unparseableHistory},
-	{"spend_gate", "", needFacts | needAmount, byWords, (*question).spendGate},
+	{"spend_gate", "", needFacts | needAmount, byTotals, (*question).spendGate},
 	{"limit:", "", needPolicy | needFacts, byTotals, (*question).limits},
 	{"review_above", Review, needPolicy | needAmount, byName, (*question).reviewAbove},
 	{"payee_changed", Review, needFacts, byEvidence, (*question).payeeChanged},

@@ -124,6 +124,8 @@ func (q *question) counted(rule string) []decision.Shown {
 		return []decision.Shown{tally(rule, q.f.Window)}
 	case rule == allOperations:
 		return []decision.Shown{{Rule: rule, Spent: "0", Held: "0", Count: int(q.f.Full + q.f.Partial)}}
+	case rule == "spend_gate":
+		return []decision.Shown{{Rule: rule, Spent: "0", Held: "0", Unreadable: int(q.f.GateUnreadable)}}
 	case rule == "damaged_history":
 		return []decision.Shown{{Rule: rule, Spent: "0", Held: "0", Count: q.damaged()}}
 	case isLimit:

@@ -806,9 +806,12 @@ func entryNames(text string) (names []string, why string) {
 // accounts. Histories name the address alone.
 func namesNetwork(text string) bool {
 	i := strings.LastIndexByte(text, ':')
-	_, network := payment.Network(text[:max(i, 0)])
+	if i < 0 || strings.HasPrefix(text, accountPrefix) {
+		return false
+	}
+	_, network := payment.Network(text[:i])
 	_, address := payment.Address(text[i+1:])
-	return network && address
+	return network && (address || strings.Contains(text[:i], ":"))
 }
 
 // name reads one entry of a list of names.

@@ -153,6 +153,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"a tool as counterparty", with(func(r *Request) { r.Counterparty = "mcp://tool/search" }), "URL without a host"},
 		{"an address behind its network", with(func(r *Request) { r.Counterparty = "eip155:8453:" + payee }), "names a network"},
 		{"an address behind a word for it", with(func(r *Request) { r.PayTo = "base:" + payeeMix }), "names a network"},
+		{"an account of a network without such addresses", with(func(r *Request) { r.Counterparty = "hedera:mainnet:0.0.1234567" }), "names a network"},
 		{"an offer that pays to one", Request{Offer: json.RawMessage(strings.Replace(string(offerOf("")), payeeMix, "eip155:8453:"+payeeMix, 1))}, "names a network"},
 		{"another address than the offer's", offered(func(r *Request) { r.Counterparty = "0x00000000000000000000000000000000000000aa" }), `"counterparty" is`},
 		{"another account than the offer's", offered(func(r *Request) { r.Counterparty = "morphit:bob" }), `"counterparty" is`},

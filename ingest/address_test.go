@@ -219,10 +219,16 @@ func TestALinkToTheEventsThatLeadsElsewhereLaterIsAnError(t *testing.T) {
 		t.Errorf("the answer is %v", err)
 	}
 	_ = os.Remove(link)
+	if _, err := x.List(t.Context(), Query{}); err == nil || !strings.Contains(err.Error(), "leads nowhere now") {
+		t.Errorf("where it leads nowhere the answer is %v", err)
+	}
 	if err := os.Symlink(filepath.Join(elsewhere, "one"), link); err != nil {
 		t.Fatal(err)
 	}
 	wantOperations(t, x, "one/one")
+	if gone := lastGone(t, x); gone != 0 {
+		t.Errorf("transaction %d removed a run", gone)
+	}
 }
 
 func TestARootThatVanishesIsAnErrorAndNotAnEmptyAnswer(t *testing.T) {

@@ -32,8 +32,10 @@ func complete(op *store.Operation, s, own *payment.Summary) {
 			row.Settled = p.Settled
 		}
 		row.Flags = s.Flags(p)
-		// A row for each name it counts with; most have one payee and one host.
-		rows := max(1, len(p.Payees), len(p.Hosts))
+		// A row for each name it counts with; most have one payee and one host. The pair
+		// that this side paid on is the first.
+		payees, hosts := ownFirst(p.Payees, p.Payee), ownFirst(p.Hosts, p.Host)
+		rows := max(1, len(payees), len(hosts))
 		if rows > 1 {
 			row.Flags |= payment.FlagSeveral
 		}
@@ -41,14 +43,14 @@ func complete(op *store.Operation, s, own *payment.Summary) {
 			if j == 1 {
 				row.Flags |= payment.FlagRepeat
 			}
-			if len(p.Payees) > 0 {
-				row.Payee = p.Payees[min(j, len(p.Payees)-1)]
+			if len(payees) > 0 {
+				row.Payee = payees[min(j, len(payees)-1)]
 			}
-			if len(p.Hosts) > 0 {
-				row.Host = p.Hosts[min(j, len(p.Hosts)-1)]
+			if len(hosts) > 0 {
+				row.Host = hosts[min(j, len(hosts)-1)]
 			}
 			row.Flags &^= payment.FlagNamed
-			if p.Status == payment.SettledAlone || row.Payee != p.Payee || row.Host != p.Host {
+			if p.Status == payment.SettledAlone || row.Payee != p.Payee || row.Host != p.Host || chosenByAnswer(p) {
 				row.Flags |= payment.FlagNamed
 			}
 			op.Payments = append(op.Payments, row)
@@ -63,6 +65,21 @@ func complete(op *store.Operation, s, own *payment.Summary) {
 		op.Answers = append(op.Answers, store.Answer{N: i, AtKey: jsjson.SortKey(nil, own.Answers[i].Key.At)})
 	}
 	op.Hashes = hashesOf(own)
+}
+
+// ownFirst moves the name that this side paid on to the front.
+func ownFirst(names []string, own string) []string {
+	i := slices.Index(names, own)
+	if i <= 0 {
+		return names
+	}
+	return slices.Concat(names[i:i+1], names[:i], names[i+1:])
+}
+
+// chosenByAnswer tells whether the payee of a call that was only requested is an answer's
+// choice among several that were offered.
+func chosenByAnswer(p *payment.Payment) bool {
+	return p.Status == payment.RequestedPayment && slices.ContainsFunc(p.Accepts, func(t payment.Terms) bool { return t.Payee != p.Payee })
 }
 
 // hashesOf are the transactions by which an operation may be linked across runs.

@@ -232,7 +232,8 @@ func (x *Indexer) openPrivate(ctx context.Context) (*store.Index, error) {
 	}
 	lock := flock.New(filepath.Join(dir, privateLock), flock.SetPermissions(0o600))
 	var ix *store.Index
-	if _, err = lock.TryLock(); err == nil {
+	// Waits where another process looks just now whether it was left behind.
+	if err = lock.Lock(); err == nil {
 		ix, err = store.Open(ctx, filepath.Join(dir, store.FileName()))
 	}
 	if err != nil {

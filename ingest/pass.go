@@ -190,7 +190,8 @@ func (x *Indexer) openEvents() (*safefile.Dir, error) {
 func sameDirectory(a, b string) error {
 	first, err := os.Stat(a)
 	if err != nil {
-		return err
+		// Not that the events are gone: they are where they were.
+		return errcode.New(errcode.Root, "lead it back, or start anew to go on with what it names now", "%q led to %q when it was first seen, and leads nowhere now: %v", a, b, errcode.Bare(err))
 	}
 	second, err := os.Stat(b)
 	if err == nil && !os.SameFile(first, second) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -66,7 +67,9 @@ func (x *Indexer) Days(ctx context.Context, from time.Time) (out []DaySum, err e
 				Payments: r.Payments, Unreadable: r.Unreadable, Amount: r.Amount})
 		}
 		// The numbers of assets, by which they come, say nothing.
-		slices.SortStableFunc(out, func(a, b DaySum) int { return cmp.Or(a.Day.Compare(b.Day), strings.Compare(a.Asset, b.Asset)) })
+		sort.SliceStable(out, func(i, j int) bool {
+			return cmp.Or(out[i].Day.Compare(out[j].Day), strings.Compare(out[i].Asset, out[j].Asset)) < 0
+		})
 		return nil
 	})
 	return out, err
