@@ -683,5 +683,5 @@ func TestACounterpartyOfManyHostsIsShownInPart(t *testing.T) {
 	v.login()
 	address := "/counterparty?name=" + formsPayee
 	page := v.page(address)
-	contains(t, "page", page, "60 of at least 1", "and at least 1", "the newest 50;", "all its operations", "left of")
+	contains(t, "page", page, "60 of at least 200", "and at least 1", "the newest 50;", "all its operations", "left of")
 }
