@@ -177,6 +177,15 @@ func paidBy(v *store.View, op int64) (Shown, error) {
 	return Shown(made[op]), err
 }
 
+// newest is when the newest payment was made, as lines of the log have it: nil where
+// there is none, or a time is unreadable.
+func (s Shown) newest() *int64 {
+	if s.Payments == 0 || s.Newest == math.MaxInt64 {
+		return nil
+	}
+	return &s.Newest
+}
+
 // Resolve closes operations, all or none. What was paid after the person saw it is
 // covered by nothing they said, so it is refused.
 func (g *Guard) Resolve(ctx context.Context, all []Resolution) error {
@@ -227,10 +236,7 @@ func (g *Guard) resolved(view *store.View, s *decision.State, r Resolution) (dec
 			return nil, errcode.New(errcode.Input, "see it with `settlewatch explain`; what was paid back is not unpaid", "the trace shows that every payment of this operation was settled")
 		}
 	}
-	body := decision.Resolved{Ref: r.Ref, Outcome: r.Outcome, Note: r.Note, Payments: &made.Payments}
-	if made.Payments > 0 && made.Newest < math.MaxInt64 {
-		body.Newest = &made.Newest
-	}
+	body := decision.Resolved{Ref: r.Ref, Outcome: r.Outcome, Note: r.Note, Payments: &made.Payments, Newest: made.newest()}
 	if r.Time != "" {
 		t, err := time.Parse(time.RFC3339, r.Time)
 		if err != nil {

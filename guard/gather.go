@@ -102,10 +102,8 @@ func (q *gathering) made(refs []decision.Ref) (all []decision.Made, err error) {
 	}
 	made, err := q.v.Made(numbers)
 	for i, no := range numbers {
-		m := made[no]
-		if all[i].Payments = m.Payments; m.Payments > 0 && m.Newest < math.MaxInt64 {
-			all[i].Newest = &m.Newest
-		}
+		m := Shown(made[no])
+		all[i].Payments, all[i].Newest = m.Payments, m.newest()
 	}
 	return all, err
 }

@@ -404,9 +404,7 @@ func (a *applier) operation(tx *store.Tx, b *batch, run *store.Run, d *delta, ty
 	}
 	k.stored = stored
 	links.changed(s)
-	for _, h := range op.Hashes {
-		links.hashes[h] = true
-	}
+	links.name(op.Hashes)
 	run.Answers += int64(len(op.Answers))
 	if !isNew {
 		run.Answers -= old.Answers
@@ -434,9 +432,7 @@ func (a *applier) merge(tx *store.Tx, run *store.Run, k *keptOp, d *delta, op *s
 	if run.Answers > 0 {
 		links.changed(before)
 	}
-	for _, h := range hashesOf(before) {
-		links.hashes[h] = true
-	}
+	links.name(hashesOf(before))
 	k.noHook, k.own = op.NoHook, nil
 	k.state.Merge(&d.facts)
 	own := k.summary()
@@ -492,9 +488,7 @@ func (a *applier) stray(tx *store.Tx, run *store.Run, st *stray, links *linkWork
 	run.Answers += int64(len(op.Answers))
 	a.strays.Add(k.stray.No, k)
 	links.changed(s)
-	for _, h := range op.Hashes {
-		links.hashes[h] = true
-	}
+	links.name(op.Hashes)
 	return nil
 }
 

@@ -53,6 +53,13 @@ func (w *linkWork) mark(k event.Key) {
 	}
 }
 
+// name notes transaction hashes that operations which changed name, or named before.
+func (w *linkWork) name(hashes []string) {
+	for _, h := range hashes {
+		w.hashes[h] = true
+	}
+}
+
 // leave notes the operations of other runs that the run, about to be cleared,
 // is linked with, and the hashes it stood in the way of: where two runs have a
 // payment that an answer may be about, it is linked with neither.
@@ -61,9 +68,7 @@ func (w *linkWork) leave() error {
 	if err != nil {
 		return err
 	}
-	for _, h := range hashes {
-		w.hashes[h] = true
-	}
+	w.name(hashes)
 	links, err := w.tx.LinksAcross(w.run)
 	if err != nil {
 		return err
@@ -74,17 +79,9 @@ func (w *linkWork) leave() error {
 			if err != nil {
 				return err
 			}
-			if run == w.run || run == 0 {
-				continue
+			if run != w.run && run != 0 {
+				w.refresh[op] = true
 			}
-			_, err = w.a.need(w.tx, op)
-			if errors.Is(err, errChanged) {
-				continue // its own run is indexed again, and links are made then
-			}
-			if err != nil {
-				return err
-			}
-			w.refresh[op] = true
 		}
 	}
 	return nil
